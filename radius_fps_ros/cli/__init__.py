@@ -1,0 +1,47 @@
+"""The ``radius-fps`` command: one file per subcommand, loaded only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from .. import __version__
+from ..errors import RadiusFpsError
+
+COMMANDS = {
+    "sample": "Downsample a cloud file by exact farthest point sampling.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Imports a subcommand's module only when it runs, so that ``--help`` and one command stay quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="radius-fps")
+def cli() -> None:
+    """Exact farthest point sampling, sparse voxel features and certified Hausdorff distances."""
+
+
+def main() -> None:
+    """Run the command line; an error the user can cause is one sentence on stderr and exit code 2."""
+    try:
+        cli()
+    except RadiusFpsError as error:
+        click.echo(f"radius-fps: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,78 @@
+"""Which backend runs, and why."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..errors import BackendError, InputError
+
+BACKENDS = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class BackendChoice:
+    """The backend that runs (``"cpu"`` or ``"cuda"``) and the reason in words, for logs and stats."""
+
+    name: str
+    reason: str
+
+
+def is_cupy_array(array: Any) -> bool:
+    """True for a CuPy array; never imports CuPy, so it costs nothing where no GPU is used."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(array, cupy.ndarray)
+
+
+def array_module(*arrays: Any) -> ModuleType:
+    """The array library (``cupy`` or ``numpy``) that the given arrays belong to."""
+    return sys.modules["cupy"] if any(is_cupy_array(a) for a in arrays) else np
+
+
+@functools.cache
+def cuda_unavailable_reason() -> str | None:
+    """``None`` when CuPy sees a usable CUDA device, else one sentence that says what is missing."""
+    try:
+        import cupy
+    except ImportError:
+        return "CuPy is not installed (pip install 'radius_fps_ros[cuda12]' or '[cuda13]')"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"CUDA reports no usable device ({error})"
+    if count == 0:
+        return "CUDA reports no device"
+    capability = cupy.cuda.Device().compute_capability
+    if int(capability) < 70:
+        return f"the CUDA device has compute capability {capability[:-1]}.{capability[-1]}; 7.0 or newer is needed"
+    return None
+
+
+def select_backend(requested: str, *arrays: Any) -> BackendChoice:
+    """Choose the backend for ``requested`` (``"auto" | "cpu" | "cuda"``).
+
+    ``auto`` takes CUDA when a usable device exists and the CPU otherwise, and the reason says which and why.
+    Arrays that already lie on the device ask for CUDA: with ``cpu`` they are refused, never copied in silence.
+
+    Raises:
+        InputError: ``requested`` is not one of the three names, or CuPy arrays meet ``backend="cpu"``.
+        BackendError: ``cuda`` was asked for and no usable device exists.
+    """
+    if requested not in BACKENDS:
+        raise InputError(f"backend must be one of {', '.join(BACKENDS)}, not {requested!r}")
+    on_device = any(is_cupy_array(a) for a in arrays)
+    if requested == "cpu":
+        if on_device:
+            raise InputError("backend='cpu' got CuPy arrays; pass NumPy arrays or use backend='cuda'")
+        return BackendChoice("cpu", "requested")
+    missing = cuda_unavailable_reason()
+    if missing is None:
+        return BackendChoice("cuda", "requested" if requested == "cuda" else "a CUDA device is available")
+    if requested == "cuda":
+        raise BackendError(f"backend='cuda' cannot run: {missing}")
+    return BackendChoice("cpu", missing)
