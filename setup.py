@@ -1,0 +1,50 @@
+"""Build of the ament_python package; colcon and pip both read it."""
+
+from glob import glob
+
+from setuptools import find_packages, setup
+
+NAME = "radius_fps_ros"
+
+setup(
+    name=NAME,
+    version="0.1.0",
+    description="Exact farthest point sampling, sparse voxel features and certified Hausdorff distances for ROS 2",
+    license="Apache-2.0",
+    author="The radius_fps_ros maintainers",
+    python_requires=">=3.10",
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
+    package_data={NAME: ["py.typed", "**/*.cu", "**/*.cuh", "**/*.xml", "**/*.yaml"]},
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (f"share/{NAME}", ["package.xml"]),
+        (f"share/{NAME}/launch", glob("launch/*.launch.py")),
+        (f"share/{NAME}/config", glob("config/*")),
+        (f"share/{NAME}/rviz", glob("rviz/*.rviz")),
+    ],
+    zip_safe=False,
+    # Upper bounds stand where a next major release is known or announced to break.
+    install_requires=[
+        "click>=8.1,<9",
+        "matplotlib>=3.7,<4",
+        "numba>=0.60",
+        "numpy>=1.26,<3",
+        "plyfile>=1.0,<2",
+        "pypcd4>=1.1,<2",
+        "rich>=13,<16",
+        "rosbags>=0.10,<0.12",
+        "safetensors>=0.4,<1",
+        "trimesh>=4.4,<6",
+    ],
+    extras_require={
+        "cuda12": ["cupy-cuda12x>=13.3,<15"],
+        "cuda13": ["cupy-cuda13x>=13.6,<15"],
+    },
+    entry_points={
+        "console_scripts": [
+            "radius-fps = radius_fps_ros.cli:main",
+            "perception_node = radius_fps_ros.nodes.perception_node:main",
+            "replay_node = radius_fps_ros.nodes.replay_node:main",
+        ],
+    },
+)
