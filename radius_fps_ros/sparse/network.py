@@ -1,0 +1,56 @@
+"""The description of a network that backends run: a flat chain of folded layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .geometry import ConvGeometry
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSpec:
+    """One convolution with batch norm folded in: ``relu(conv(x) + bias + residual)``.
+
+    Layer ``i`` reads what layer ``i - 1`` wrote; layer 0 reads the network's input.
+
+    Attributes:
+        name: name of the convolution in the state dict, for messages.
+        weight: (K, C_in, C_out) float32.
+        bias: (C_out,) float32.
+        geometry: the convolution's shape.
+        indice_key: layers with the same key share one rulebook.
+        relu: clamp at zero at the end.
+        residual: index of the layer whose output is added before the ReLU, or ``None``.
+        output: the name under which the network returns this layer's output, or ``None``.
+    """
+
+    name: str
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    geometry: ConvGeometry
+    indice_key: str
+    relu: bool = True
+    residual: int | None = None
+    output: str | None = None
+
+    @property
+    def in_channels(self) -> int:
+        """Channels this layer reads."""
+        return int(self.weight.shape[1])
+
+    @property
+    def out_channels(self) -> int:
+        """Channels this layer writes."""
+        return int(self.weight.shape[2])
+
+
+class FeatureMaps(dict[str, Any]):
+    """What a network returns: tensors by name (``x_conv1`` ...), and ``stats`` of the pass."""
+
+    def __init__(self, tensors: dict[str, Any], stats: dict[str, Any]) -> None:
+        super().__init__(tensors)
+        self.stats = stats
