@@ -1,0 +1,79 @@
+"""The parameters of the perception node, in one table."""
+
+from __future__ import annotations
+
+from ..device.backend import BACKENDS
+from ..errors import InputError
+from ..pipeline import PipelineSettings
+from ..sampling.engine import METHODS
+from .parameters import ParameterSpec, Values
+
+SPECS = (
+    ParameterSpec(
+        "n_samples",
+        4096,
+        "Samples a frame; a cloud with fewer distinct points gives all of them.",
+        low=1,
+        high=1_000_000,
+    ),
+    ParameterSpec("range_min", 0.0, "Points nearer to the sensor than this are not used [m].", low=0.0, high=1e6),
+    ParameterSpec("range_max", 1e6, "Points farther from the sensor than this are not used [m].", low=0.0, high=1e6),
+    ParameterSpec(
+        "roi_min", [], "Lower corner x, y, z of the box outside which points are not used [m]; empty: no box.", length=3
+    ),
+    ParameterSpec(
+        "roi_max", [], "Upper corner x, y, z of the box outside which points are not used [m]; empty: no box.", length=3
+    ),
+    ParameterSpec(
+        "budget_ms",
+        100.0,
+        "A frame that takes longer is published and counted as a missed deadline [ms].",
+        low=1.0,
+        high=1e5,
+    ),
+    ParameterSpec(
+        "backend",
+        "auto",
+        "Where sampling runs; auto takes CUDA when a device is there.",
+        choices=BACKENDS,
+        read_only=True,
+    ),
+    ParameterSpec("method", "auto", "Sampling method; all give the same samples.", choices=METHODS, read_only=True),
+    ParameterSpec(
+        "threads", 0, "CPU threads; 0 takes all cores this process may use.", low=0, high=1024, read_only=True
+    ),
+    ParameterSpec(
+        "input_reliability",
+        "best_effort",
+        "Reliability asked of the publisher of points; best_effort matches every publisher.",
+        choices=("best_effort", "reliable"),
+        read_only=True,
+    ),
+)
+
+
+def check_together(values: Values) -> None:
+    """Refuse values that do not fit each other.
+
+    Raises:
+        InputError: with the sentence for the user.
+    """
+    if values["range_min"] > values["range_max"]:
+        raise InputError(
+            f"range_min={values['range_min']:g} must not be above range_max={values['range_max']:g}; "
+            "set both at once to move them past each other"
+        )
+    low, high = values["roi_min"], values["roi_max"]
+    if low and high and any(a > b for a, b in zip(low, high, strict=True)):
+        raise InputError(f"roi_min={low} must not be above roi_max={high} in any coordinate")
+
+
+def pipeline_settings(values: Values) -> PipelineSettings:
+    """The part of the parameters that the pipeline reads anew with every frame."""
+    return PipelineSettings(
+        n_samples=values["n_samples"],
+        range_min=values["range_min"],
+        range_max=values["range_max"] if values["range_max"] < 1e6 else float("inf"),
+        roi_min=tuple(values["roi_min"]) or None,
+        roi_max=tuple(values["roi_max"]) or None,
+    )
