@@ -141,15 +141,14 @@ class StreetScene:
     order of measurement (by azimuth, then by beam), with range noise and without the rays that came back empty. The
     same arguments give the same points.
 
-    Parameters
-    ----------
-    seed: decides the street and all noise.
-    beams: lasers stacked from -24.3 to +2 degrees, the upper half denser as in an HDL-64E; ``ring`` counts from below.
-    azimuth_steps: shots of each laser a turn. 64 x 2048 gives about 120,000 points.
+    Args:
+        seed: decides the street and all noise.
+        beams: lasers stacked from -24.3 to +2 degrees, the upper half denser as in an HDL-64E; ``ring`` counts them
+            from below.
+        azimuth_steps: shots of each laser a turn. 64 x 2048 gives about 120,000 points.
 
-    Raises
-    ------
-    InputError: beams outside 2..1024, azimuth_steps outside 16..65536, or a negative seed.
+    Raises:
+        InputError: beams outside 2..1024, azimuth_steps outside 16..65536, or a negative seed.
     """
 
     def __init__(self, seed: int = 0, beams: int = 64, azimuth_steps: int = 2048) -> None:
@@ -177,7 +176,8 @@ class StreetScene:
     def frame(self, k: int) -> npt.NDArray[np.void]:
         """Return sweep ``k`` (0, 1, 2, ...) as (N,) records of LIDAR_DTYPE.
 
-        Raises InputError for a negative ``k``.
+        Raises:
+            InputError: ``k`` is negative.
         """
         if k < 0:
             raise InputError(f"frame is {k}; allowed are 0 and above")
@@ -252,7 +252,8 @@ class StreetScene:
 def street_scan(n_points: int, seed: int = 0) -> npt.NDArray[np.void]:
     """Return one sweep of exactly ``n_points`` points (LIDAR_DTYPE): 64 beams, or 128 above 262,144 points.
 
-    Raises InputError when ``n_points`` is outside 1..4,000,000.
+    Raises:
+        InputError: ``n_points`` is outside 1..4,000,000.
     """
     if not 1 <= n_points <= 4_000_000:
         raise InputError(f"n_points is {n_points}; allowed are 1 to 4000000")
@@ -273,7 +274,8 @@ def room_scan(n_points: int, seed: int = 0) -> npt.NDArray[np.void]:
     Points are spread evenly by area over floor, ceiling, walls and furniture, with 3 mm of noise, in random order: the
     density of an indoor scan put together from many views.
 
-    Raises InputError when ``n_points`` is outside 1..20,000,000 or the seed is negative.
+    Raises:
+        InputError: ``n_points`` is outside 1..20,000,000 or the seed is negative.
     """
     if not 1 <= n_points <= 20_000_000:
         raise InputError(f"n_points is {n_points}; allowed are 1 to 20000000")
