@@ -12,6 +12,7 @@ from ..errors import RadiusFpsError
 
 COMMANDS = {
     "sample": "Downsample a cloud file by exact farthest point sampling.",
+    "replay": "Publish the clouds of a bag on ROS 2.",
 }
 
 

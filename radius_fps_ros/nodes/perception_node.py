@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -251,7 +252,7 @@ def _fastdds_profile_set() -> bool:
 
 def main() -> None:
     """Run the perception node as a process."""
-    run_node(PerceptionNode)
+    sys.exit(run_node(PerceptionNode))
 
 
 if __name__ == "__main__":

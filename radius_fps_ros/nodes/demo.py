@@ -1,0 +1,174 @@
+"""The demonstration: the perception node as its own process, a stream through it, a live table, a summary, a picture."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.serialization import deserialize_message
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from sensor_msgs.msg import PointCloud2
+
+from ..clouds import decode_cloud
+from ..clouds.picture import save_picture
+from ..errors import RadiusFpsError
+from .monitor import Exchange, StreamMonitor
+from .processes import NodeProcess, use_large_cloud_transport
+from .stream import StreamFrame, bag_frames, play, street_frames
+
+NAMESPACE = "/demo"
+PERCEPTION = f"{NAMESPACE}/radius_fps_perception"
+ROWS = 12
+
+
+def repeated(frames: list[StreamFrame], seconds: float) -> list[StreamFrame]:
+    """A short recording played again and again until ``seconds`` are filled."""
+    length = frames[-1].seconds + max(frames[-1].seconds / max(len(frames) - 1, 1), 0.05)
+    rounds = max(1, round(seconds / length))
+    return [StreamFrame(f.topic, f.seconds + k * length, f.cdr) for k in range(rounds) for f in frames]
+
+
+def live_table(exchanges: list[Exchange]) -> Table:
+    """The newest frames, one a row."""
+    table = Table(title="radius_fps_ros: exact farthest point sampling, frame by frame")
+    for heading in ("frame", "points in", "samples out", "sampling ms", "node ms", "latency ms", "drops"):
+        table.add_column(heading, justify="right")
+    first = max(0, len(exchanges) - ROWS)
+    for number, exchange in enumerate(exchanges[first:], first + 1):
+        table.add_row(str(number), *_row(exchange))
+    return table
+
+
+def _row(exchange: Exchange) -> list[str]:
+    stats, latency = exchange.stats, exchange.latency
+    if stats is None:
+        return ["..."] * 6
+    if stats.status == stats.REFUSED:
+        return [f"{stats.points_in:,}", "refused", stats.message, "", "", f"{stats.frames_dropped}"]
+    stages = dict(zip(stats.stage_names, stats.stage_milliseconds, strict=True))
+    return [
+        f"{stats.points_in:,}",
+        f"{stats.samples:,}",
+        f"{stages['sample']:.1f}",
+        f"{stats.total_milliseconds:.1f}",
+        "..." if latency is None else f"{latency:.1f}",
+        f"{stats.frames_dropped}",
+    ]
+
+
+def differences(exchange: Exchange) -> str | None:
+    """What is wrong with an answer, in words; ``None`` when header, fields and points are as they came."""
+    if exchange.sampled is None or exchange.stats is None:
+        return "it was not answered"
+    question, answer = deserialize_message(exchange.cdr, PointCloud2), exchange.sampled
+    if answer.header != question.header:
+        return "stamp or frame id changed"
+    if answer.fields != question.fields or answer.point_step != question.point_step:
+        return "fields changed"
+    known = {bytes(record) for record in decode_cloud(question).records.view(f"V{question.point_step}")}
+    if any(bytes(record) not in known for record in decode_cloud(answer).records.view(f"V{answer.point_step}")):
+        return "a sampled point is not in the cloud"
+    return None
+
+
+def run_stream(console: Console, node: NodeProcess, seconds: float, bag: Path | None) -> tuple[StreamMonitor, str]:
+    """Bring the node up, send the stream, and wait for the answers; also returns the words for what was sent."""
+    ros = rclpy.create_node("radius_fps_demo", namespace=NAMESPACE)
+    executor = SingleThreadedExecutor()
+    executor.add_node(ros)
+    spinner = threading.Thread(target=executor.spin, daemon=True)
+    spinner.start()
+    try:
+        monitor = StreamMonitor(ros, PERCEPTION)
+        frames = list(bag_frames(bag)) if bag else list(street_frames(round(seconds * 10)))
+        if bag:
+            topics = ", ".join(sorted({frame.topic for frame in frames}))
+            what = f"{len(frames)} clouds of {topics} from {bag.name}, repeated"
+            frames = repeated(frames, seconds)
+        else:
+            what = "the synthetic 64-beam street at 10 Hz"
+        console.print(f"Stream: {what}. Configuring the node (the first run compiles) ...")
+        node.bring_up(ros, PERCEPTION)
+        if not monitor.wait_until_connected():
+            raise RadiusFpsError("the node did not connect to the demo's topics within 10 s")
+        player = threading.Thread(target=play, args=(frames, monitor.publish), daemon=True)
+        player.start()
+        with Live(live_table([]), console=console, refresh_per_second=5) as live:
+            while player.is_alive():
+                time.sleep(0.2)
+                live.update(live_table(monitor.exchanges))
+            monitor.wait_for_answers(timeout=5.0)
+            live.update(live_table(monitor.exchanges))
+        return monitor, what
+    finally:
+        executor.shutdown(timeout_sec=1.0)
+        spinner.join(1.0)
+        ros.destroy_node()
+
+
+def summarize(console: Console, monitor: StreamMonitor, picture: Path) -> bool:
+    """Print what happened and draw the last frame; True when every frame was answered and nothing was changed."""
+    exchanges = monitor.exchanges
+    answered = [exchange for exchange in exchanges if exchange.answered]
+    faults = {text for exchange in exchanges[-10:] if (text := differences(exchange))}
+    for exchange in exchanges:
+        if exchange.stats is not None and exchange.stats.status == exchange.stats.REFUSED:
+            faults.add(f"refused: {exchange.stats.message}")
+    complete = len(answered) == len(exchanges) > 0 and not monitor.unexpected and not faults
+    console.print(f"Answered {len(answered)} of {len(exchanges)} frames.", style="green" if complete else "red")
+    for fault in sorted(faults):
+        console.print(f"Fault: {fault}.", style="red")
+    if answered:
+        latency = np.percentile([exchange.latency for exchange in answered], (50, 99))
+        stats = answered[-1].stats
+        assert stats is not None
+        console.print(
+            f"Publish to sampled cloud received: p50 {latency[0]:.1f} ms, p99 {latency[1]:.1f} ms; "
+            f"{stats.samples:,} samples by {stats.method} on {stats.backend}, "
+            f"coverage radius {stats.coverage_radius:.2f} m, {stats.frames_dropped} dropped."
+        )
+    last = exchanges[-1] if exchanges else None
+    if last is not None and last.sampled is not None:
+        question, answer = (decode_cloud(m) for m in (deserialize_message(last.cdr, PointCloud2), last.sampled))
+        title = f"{len(question):,} points from above, {len(answer):,} exact farthest point samples"
+        save_picture(picture, question.xyz, answer.xyz, title)
+        console.print(f"Picture: {picture}")
+    return complete
+
+
+@click.command()
+@click.option("--bag", type=click.Path(exists=True, path_type=Path), help="Replay this bag instead of the street.")
+@click.option("--seconds", default=10.0, show_default=True, help="Length of the stream.")
+@click.option("--samples", default=4096, show_default=True, help="Samples a frame.")
+@click.option("--picture", type=click.Path(path_type=Path), default=Path("out/demo.png"), show_default=True)
+def main(bag: Path | None, seconds: float, samples: int, picture: Path) -> None:
+    """Run the perception node on a stream of clouds and show what it does."""
+    console = Console()
+    use_large_cloud_transport()
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # a demo has no business on the robot's network
+    rclpy.init()
+    try:
+        with NodeProcess("perception_node", namespace=NAMESPACE, parameters={"n_samples": samples}) as node:
+            monitor, _ = run_stream(console, node, seconds, bag)
+            code = node.stop()
+        complete = summarize(console, monitor, picture)
+        if code != 0:
+            console.print(f"The node ended with exit code {code}.", style="red")
+    except RadiusFpsError as error:
+        sys.exit(f"demo: {error}")
+    finally:
+        rclpy.try_shutdown()
+    sys.exit(0 if complete and code == 0 else 1)
+
+
+if __name__ == "__main__":
+    main()

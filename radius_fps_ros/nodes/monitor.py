@@ -1,0 +1,123 @@
+"""Publishes a stream to the perception node and matches every answer with its question."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.serialization import deserialize_message
+from sensor_msgs.msg import PointCloud2
+from std_msgs.msg import Header
+
+from radius_fps_interfaces.msg import FrameStats
+
+from .stream import StreamFrame
+
+Key = tuple[int, int, str]
+
+
+@dataclass
+class Exchange:
+    """One published cloud and what came back; times are of one monotonic clock, in seconds."""
+
+    key: Key
+    cdr: bytes
+    published: float
+    sampled_at: float | None = None
+    sampled: PointCloud2 | None = None
+    stats: FrameStats | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Both the sampled cloud and the statistics came back."""
+        return self.sampled_at is not None and self.stats is not None
+
+    @property
+    def latency(self) -> float | None:
+        """Milliseconds from before the cloud was published until its samples were received."""
+        return None if self.sampled_at is None else (self.sampled_at - self.published) * 1e3
+
+
+class StreamMonitor:
+    """Publishes serialized clouds on ``points`` and listens to the perception node's answers.
+
+    An answer belongs to the oldest unanswered cloud with its stamp and frame id, so that a stream may repeat itself.
+    Only the newest ``keep`` exchanges hold their messages.
+    """
+
+    def __init__(self, node: Node, perception_name: str, topic: str = "points", keep: int = 20) -> None:
+        """``perception_name`` is the node's fully qualified name."""
+        self.exchanges: list[Exchange] = []
+        self.unexpected = 0
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._await_sampled: dict[Key, deque[Exchange]] = {}
+        self._await_stats: dict[Key, deque[Exchange]] = {}
+        self._publisher = node.create_publisher(PointCloud2, topic, QoSProfile(depth=5))
+        qos = QoSProfile(depth=50)
+        node.create_subscription(PointCloud2, f"{perception_name}/sampled", self._on_sampled, qos)
+        node.create_subscription(FrameStats, f"{perception_name}/stats", self._on_stats, qos)
+        self._node = node
+        self._topics = (f"{perception_name}/sampled", f"{perception_name}/stats")
+
+    def wait_until_connected(self, timeout: float = 10.0) -> bool:
+        """Wait until the node listens and both answers have a publisher; False when that takes longer."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            listening = self._publisher.get_subscription_count() > 0
+            if listening and all(self._node.count_publishers(topic) for topic in self._topics):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def publish(self, frame: StreamFrame) -> None:
+        """Publish a serialized cloud and remember it."""
+        key = _key(deserialize_message(frame.cdr, Header))  # a PointCloud2 begins with its header
+        with self._lock:
+            exchange = Exchange(key, frame.cdr, time.monotonic())
+            self.exchanges.append(exchange)
+            self._await_sampled.setdefault(key, deque()).append(exchange)
+            self._await_stats.setdefault(key, deque()).append(exchange)
+            if len(self.exchanges) > self._keep:
+                old = self.exchanges[-self._keep - 1]
+                old.cdr, old.sampled = b"", None
+        exchange.published = time.monotonic()
+        self._publisher.publish(frame.cdr)
+
+    def wait_for_answers(self, timeout: float) -> bool:
+        """Wait until every published cloud is answered; False when that takes longer."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            with self._lock:
+                if all(exchange.answered for exchange in self.exchanges):
+                    return True
+            time.sleep(0.02)
+        return False
+
+    def _on_sampled(self, message: PointCloud2) -> None:
+        now = time.monotonic()
+        with self._lock:
+            exchange = self._next(self._await_sampled, message.header)
+            if exchange is not None:
+                exchange.sampled_at, exchange.sampled = now, message
+
+    def _on_stats(self, message: FrameStats) -> None:
+        with self._lock:
+            exchange = self._next(self._await_stats, message.header)
+            if exchange is not None:
+                exchange.stats = message
+
+    def _next(self, waiting: dict[Key, deque[Exchange]], header: Header) -> Exchange | None:
+        queue = waiting.get(_key(header))
+        if not queue:
+            self.unexpected += 1
+            return None
+        return queue.popleft()
+
+
+def _key(header: Header) -> Key:
+    return header.stamp.sec, header.stamp.nanosec, header.frame_id

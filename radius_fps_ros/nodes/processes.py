@@ -1,0 +1,127 @@
+"""A node of this package as a process of its own, and its life cycle seen from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rclpy.node import Node
+
+from ..errors import RadiusFpsError
+
+PACKAGE = "radius_fps_ros"
+
+
+class NodeProcessError(RadiusFpsError, RuntimeError):
+    """The node's process did not do what was asked of it; the message says what."""
+
+
+def use_large_cloud_transport() -> None:
+    """Set Fast DDS's profile for this process and its children, unless the user has chosen one.
+
+    It must happen before ``rclpy.init``; ``config/fastdds_shm.xml`` says why it is needed.
+    """
+    with contextlib.suppress(PackageNotFoundError):  # not installed as a ROS package: Fast DDS keeps its defaults
+        profile = Path(get_package_share_directory(PACKAGE)) / "config" / "fastdds_shm.xml"
+        os.environ.setdefault("FASTDDS_DEFAULT_PROFILES_FILE", str(profile))
+
+
+class NodeProcess:
+    """Runs ``python -m radius_fps_ros.nodes.<module>``; a context manager that ends it by SIGINT."""
+
+    def __init__(
+        self,
+        module: str,
+        *,
+        namespace: str = "",
+        parameters: dict[str, Any] | None = None,
+        remappings: Sequence[str] = (),
+        output: IO[str] | None = None,
+    ) -> None:
+        """Start the process; ``output`` takes what it logs (default: where this process logs)."""
+        arguments = [*(f"-r{remapping}" for remapping in remappings)]
+        if namespace:
+            arguments.append(f"-r__ns:={namespace}")
+        for name, value in (parameters or {}).items():
+            arguments += ["-p", f"{name}:={_yaml(value)}"]
+        command = [sys.executable, "-m", f"{PACKAGE}.nodes.{module}", "--ros-args", *arguments]
+        self.module = module
+        self.process = subprocess.Popen(command, stdout=output, stderr=output)
+
+    def __enter__(self) -> NodeProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.stop()
+
+    def stop(self, timeout: float = 10.0) -> int:
+        """Send SIGINT and return the exit code; kill the process when it has not ended after ``timeout`` [s]."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def change_state(self, node: Node, node_name: str, transition: int, timeout: float = 120.0) -> bool:
+        """Ask the managed node ``node_name`` (fully qualified) for a transition; True when it succeeded.
+
+        ``node`` must be spinning in another thread. Configuring compiles on the first run, hence the long default.
+
+        Raises:
+            NodeProcessError: the process ended, or did not answer in time.
+        """
+        client = node.create_client(ChangeState, f"{node_name}/change_state")
+        try:
+            request = ChangeState.Request(transition=Transition(id=transition))
+            deadline = time.monotonic() + timeout
+            while not client.wait_for_service(timeout_sec=0.2):
+                self._check(deadline, "did not offer its life cycle")
+            future = client.call_async(request)
+            while not future.done():
+                self._check(deadline, f"did not finish transition {transition}")
+                time.sleep(0.01)
+            return bool(future.result().success)
+        finally:
+            node.destroy_client(client)
+
+    def bring_up(self, node: Node, node_name: str) -> None:
+        """Configure and activate.
+
+        Raises:
+            NodeProcessError: a transition was refused; the node's log says why.
+        """
+        for transition, word in (
+            (Transition.TRANSITION_CONFIGURE, "configured"),
+            (Transition.TRANSITION_ACTIVATE, "activated"),
+        ):
+            if not self.change_state(node, node_name, transition):
+                raise NodeProcessError(f"{self.module} could not be {word}; its log says why")
+
+    def _check(self, deadline: float, what: str) -> None:
+        code = self.process.poll()
+        if code is not None:
+            raise NodeProcessError(f"{self.module} ended with exit code {code}")
+        if time.monotonic() > deadline:
+            raise NodeProcessError(f"{self.module} {what} in time")
+
+
+def _yaml(value: Any) -> str:
+    # ROS reads parameter values as YAML, where true is lower case and a string of digits would become a number.
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,92 @@
+"""Publishes the clouds of a bag at their recorded pace, raw and undecoded."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from sensor_msgs.msg import PointCloud2
+
+from ..clouds.bags import cloud_topics
+from ..errors import InputError
+from .parameters import ParameterSet, ParameterSpec
+from .run import request_stop, run_node
+from .stream import StreamFrame, bag_frames, play
+
+NODE_NAME = "radius_fps_replay"
+SPECS = (
+    ParameterSpec("bag", "", "Folder, metadata.yaml, .db3 or .mcap file of the bag.", read_only=True),
+    ParameterSpec("topic", "", "The only topic to publish; empty: all PointCloud2 topics.", read_only=True),
+    ParameterSpec("rate", 1.0, "How many times as fast as recorded.", low=0.001, high=1000.0, read_only=True),
+    ParameterSpec("loop", False, "Begin again at the end.", read_only=True),
+    ParameterSpec(
+        "wait", 2.0, "How long to wait for a subscriber before the first cloud [s].", low=0.0, high=3600.0, read_only=True
+    ),
+)
+
+
+class ReplayNode(Node):
+    """Plays a bag in a thread of its own and ends with the last cloud; topics keep their recorded, remappable names.
+
+    ``exit_code`` is 0, or 2 when the bag could not be played; the log says why.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(NODE_NAME, **options)
+        self.exit_code = 0
+        self._params = ParameterSet(self, SPECS)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
+        self._thread.start()
+
+    def stop_work(self) -> None:
+        """Stop playing."""
+        self._stop.set()
+        self._thread.join(timeout=1.0)
+
+    def _run(self) -> None:
+        try:
+            for sentence in self._params.refused.values():
+                raise InputError(sentence)
+            self._play()
+        except InputError as error:
+            self.exit_code = 2
+            self.get_logger().error(str(error))
+        request_stop()
+
+    def _play(self) -> None:
+        values = self._params.values
+        if not values["bag"]:
+            raise InputError("parameter bag must name a bag to play")
+        bag, topic = Path(values["bag"]), values["topic"] or None
+        topics = [topic] if topic else cloud_topics(bag)
+        clouds = {name: self.create_publisher(PointCloud2, name, QoSProfile(depth=5)) for name in topics}
+
+        def publish(frame: StreamFrame) -> None:
+            clouds[frame.topic].publish(frame.cdr)
+
+        first = next(bag_frames(bag, topic), None)  # before the wait: a bag that cannot be read is said at once
+        deadline = time.monotonic() + values["wait"]
+        while first and time.monotonic() < deadline and not any(c.get_subscription_count() for c in clouds.values()):
+            if self._stop.wait(0.02):
+                return
+        for _ in itertools.count() if values["loop"] else range(1):
+            count = play(bag_frames(bag, topic), publish, rate=values["rate"], stop=self._stop)
+            self.get_logger().info(f"published {count} clouds of {', '.join(topics)} from {bag}")
+            if self._stop.is_set():
+                return
+
+
+def main() -> None:
+    """Run the replay node as a process."""
+    sys.exit(run_node(ReplayNode))
+
+
+if __name__ == "__main__":
+    main()
