@@ -1,0 +1,32 @@
+"""Voxels, rulebooks, sparse convolution and the VoxelResBackBone8x network, on the CPU and on CUDA."""
+
+from .backbone import VoxelResBackBone8x
+from .checkpoints import load_weights
+from .config import BackboneConfig, load_config
+from .geometry import ConvGeometry
+from .layers import SparseConv3d, SparseInverseConv3d, SubMConv3d
+from .network import FeatureMaps
+from .rulebook import Rulebook, build_rulebook
+from .sample_features import gather_features, site_centres
+from .tensor import SparseTensor
+from .voxel_grid import VoxelGrid
+from .voxelize import voxelize
+
+__all__ = [
+    "BackboneConfig",
+    "ConvGeometry",
+    "FeatureMaps",
+    "Rulebook",
+    "SparseConv3d",
+    "SparseInverseConv3d",
+    "SparseTensor",
+    "SubMConv3d",
+    "VoxelGrid",
+    "VoxelResBackBone8x",
+    "build_rulebook",
+    "gather_features",
+    "load_config",
+    "load_weights",
+    "site_centres",
+    "voxelize",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .geometry import ConvGeometry
+from .tensor import SparseTensor, compose_lattice
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +50,30 @@ class LayerSpec:
         return int(self.weight.shape[2])
 
 
-class FeatureMaps(dict[str, Any]):
+class FeatureMaps(dict[str, SparseTensor]):
     """What a network returns: tensors by name (``x_conv1`` ...), and ``stats`` of the pass."""
 
-    def __init__(self, tensors: dict[str, Any], stats: dict[str, Any]) -> None:
+    def __init__(self, tensors: Mapping[str, SparseTensor], stats: dict[str, Any]) -> None:
         super().__init__(tensors)
         self.stats = stats
+
+
+def make_feature_maps(
+    tensor: SparseTensor,
+    layers: Sequence[LayerSpec],
+    outputs: Mapping[str, tuple[Any, Any]],
+    stats: dict[str, Any],
+) -> FeatureMaps:
+    """Give a backend's ``outputs`` (features, indices by name) their shapes and places in the input's lattice.
+
+    ``stats`` gains ``sites``: the number of active sites by output name.
+    """
+    shape, scale, shift = tensor.spatial_shape, tensor.scale, tensor.shift
+    tensors = {}
+    for layer in layers:
+        shape = layer.geometry.output_shape(shape)
+        scale, shift = compose_lattice(scale, shift, layer.geometry)
+        if layer.output is not None:
+            features, indices = outputs[layer.output]
+            tensors[layer.output] = tensor.derived(features, indices, shape, scale, shift)
+    return FeatureMaps(tensors, {**stats, "sites": {name: len(made) for name, made in tensors.items()}})

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..device import array_module, is_cupy_array
+from ..device import array_module
+from .backends import backend_of
 from .geometry import ConvGeometry, Triple, triple
-from .sites import check_sites
+from .sites import check_sites, check_volume
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +109,6 @@ def build_rulebook(
 
 def dispatch_rulebook(indices: Any, shape: Triple, batch_size: int, geometry: ConvGeometry, grid: Any) -> Rulebook:
     """The backend's ``build_rulebook`` for sites that are already checked."""
-    if is_cupy_array(indices):
-        from . import cuda
-
-        return cuda.build_rulebook(indices, shape, batch_size, geometry, grid=grid)
-    from . import cpu
-
-    return cpu.build_rulebook(indices, shape, batch_size, geometry, grid=grid)
+    check_volume(geometry.output_shape(shape), batch_size)
+    rulebook: Rulebook = backend_of(indices).build_rulebook(indices, shape, batch_size, geometry, grid=grid)
+    return rulebook

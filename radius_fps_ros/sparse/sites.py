@@ -9,7 +9,7 @@ from ..device import array_module
 from ..errors import InputError
 from .geometry import Triple
 
-# Keys of sites and of the padded border around them are 64-bit; this leaves room for both.
+# Keys of sites are 64-bit; this leaves room for the window of a kernel at the last site.
 MAX_VOLUME = 2**62
 
 
@@ -23,14 +23,19 @@ def check_sites(indices: Any, shape: Triple, batch_size: int) -> None:
         raise InputError(f"indices must be an int32 array of shape (N, 4) (batch, z, y, x), not {found}")
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, not {batch_size}")
-    if batch_size * prod(shape) > MAX_VOLUME:
-        raise InputError(f"batch_size {batch_size} times spatial_shape {shape} is above 2**62 cells")
+    check_volume(shape, batch_size)
     if len(indices) == 0:
         return
     xp = array_module(indices)
     limit = xp.asarray((batch_size, *shape), dtype=xp.int32)
     if bool(((indices < 0) | (indices >= limit)).any()):
         raise InputError(f"indices lie outside batch_size {batch_size} and spatial_shape {shape} (batch, z, y, x)")
+
+
+def check_volume(shape: Triple, batch_size: int) -> None:
+    """Raise ``InputError`` when the cells of the batch cannot be numbered in 64 bits."""
+    if batch_size * prod(shape) > MAX_VOLUME:
+        raise InputError(f"batch_size {batch_size} times spatial_shape {shape} is above 2**62 cells")
 
 
 def check_grid(grid: Any, shape: Triple, batch_size: int) -> None:

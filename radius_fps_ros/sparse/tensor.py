@@ -10,6 +10,7 @@ from ..errors import InputError
 from .geometry import ConvGeometry, Triple, triple
 from .rulebook import Rulebook, dispatch_rulebook
 from .sites import check_grid, check_sites
+from .voxel_grid import VoxelGrid
 
 
 class SparseTensor:
@@ -22,6 +23,7 @@ class SparseTensor:
         batch_size: number of samples.
         scale, shift: site ``o`` of this tensor is centred on the input voxel ``scale * o + shift`` (z, y, x) of the
             tensor that the network was given; 1 and 0 for that tensor itself.
+        voxel_grid: the grid that tensor's voxels belong to, or ``None`` when it was not made by ``voxelize``.
         rulebooks: rulebooks by ``indice_key``, shared by all tensors derived from one another.
         grid: optional look-up array handed to ``build_rulebook``.
         stats: counts and notes of whoever made the tensor (see ``voxelize``).
@@ -35,6 +37,7 @@ class SparseTensor:
         batch_size: int = 1,
         *,
         grid: Any = None,
+        voxel_grid: VoxelGrid | None = None,
         stats: dict[str, Any] | None = None,
     ) -> None:
         """Check and hold the arrays (no copy).
@@ -55,6 +58,7 @@ class SparseTensor:
         self.shift: tuple[float, float, float] = (0.0, 0.0, 0.0)
         self.rulebooks: dict[str, Rulebook] = {}
         self.grid = grid
+        self.voxel_grid = voxel_grid
         self.stats: dict[str, Any] = stats or {}
 
     def __len__(self) -> int:
@@ -69,14 +73,28 @@ class SparseTensor:
     def replace_features(self, features: Any) -> SparseTensor:
         """The same sites (and rulebooks) with other features."""
         check_features(features, self.indices)
-        return self._derive(features, self.indices, self.spatial_shape, self.scale, self.shift)
+        return self.derived(features, self.indices, self.spatial_shape, self.scale, self.shift)
 
     def convolved(self, features: Any, rulebook: Rulebook) -> SparseTensor:
         """The tensor that a convolution with ``rulebook`` makes of this one."""
         scale, shift = compose_lattice(self.scale, self.shift, rulebook.geometry)
-        return self._derive(features, rulebook.out_indices, rulebook.out_spatial_shape, scale, shift)
+        return self.derived(features, rulebook.out_indices, rulebook.out_spatial_shape, scale, shift)
 
-    def _derive(
+    def restored(self, features: Any, rulebook: Rulebook) -> SparseTensor:
+        """The tensor over the sites that ``rulebook`` read, when this one is over those that it wrote."""
+        geometry = rulebook.geometry
+        _, step = compose_lattice((1, 1, 1), (0.0, 0.0, 0.0), geometry)
+        scale = [a // s for a, s in zip(self.scale, geometry.stride, strict=True)]
+        shift = [b - a * c for b, a, c in zip(self.shift, scale, step, strict=True)]
+        return self.derived(
+            features,
+            rulebook.in_indices,
+            rulebook.in_spatial_shape,
+            (scale[0], scale[1], scale[2]),
+            (shift[0], shift[1], shift[2]),
+        )
+
+    def derived(
         self,
         features: Any,
         indices: Any,
@@ -84,10 +102,12 @@ class SparseTensor:
         scale: Triple,
         shift: tuple[float, float, float],
     ) -> SparseTensor:
-        made = SparseTensor.__new__(SparseTensor)  # sites that a rulebook made need no second check
+        """A tensor with the same rulebooks, batch and grid; the sites come from a rulebook and are not checked."""
+        made = SparseTensor.__new__(SparseTensor)
         made.features, made.indices, made.spatial_shape = features, indices, shape
         made.batch_size, made.scale, made.shift = self.batch_size, scale, shift
-        made.rulebooks, made.grid, made.stats = self.rulebooks, self.grid, self.stats
+        made.rulebooks, made.grid = self.rulebooks, self.grid
+        made.voxel_grid, made.stats = self.voxel_grid, self.stats
         return made
 
     def rulebook(self, geometry: ConvGeometry, indice_key: str | None) -> Rulebook:

@@ -60,3 +60,11 @@ class VoxelGrid:
         """(D, H, W); one layer is added on top, as the published configurations do (41 for 40 layers)."""
         x, y, z = self.cells
         return z + 1, y, x
+
+
+def bad_features(not_finite: int, inside: int) -> str:
+    """The sentence for features that cannot be averaged."""
+    return (
+        f"features hold NaN or infinite values in {not_finite} of the {inside} points inside the range; "
+        f"only finite features are allowed"
+    )

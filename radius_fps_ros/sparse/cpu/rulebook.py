@@ -1,0 +1,199 @@
+"""Rulebooks on the CPU: sorted 64-bit keys, and one sweep through them for each row of the kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from ...device import numba_threads
+from ..geometry import ConvGeometry, Triple
+from ..rulebook import Rulebook
+from ..sites import check_grid
+from .keys import decode, sort_sites
+
+# Output sites a task sweeps; each task finds its place among the keys by bisection and then only moves forward.
+CHUNK = 2048
+
+
+def build_rulebook(
+    indices: NDArray[np.int32],
+    spatial_shape: Triple,
+    batch_size: int,
+    geometry: ConvGeometry,
+    *,
+    grid: NDArray[np.int32] | None = None,
+) -> Rulebook:
+    """See ``radius_fps_ros.sparse.build_rulebook``; the sites are already checked."""
+    out_shape = geometry.output_shape(spatial_shape)
+    keys, rows = sort_sites(indices, spatial_shape)
+    kernel, stride, padding, dilation = geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation
+    if geometry.subm:
+        out_indices, out_keys, out_rows = indices, keys, rows
+    else:
+        candidates = np.empty(len(keys) * geometry.volume, dtype=np.int64)
+        count = _reach(keys, spatial_shape, out_shape, kernel, stride, padding, dilation, candidates)
+        out_keys = _unique(candidates[:count])
+        out_indices = np.empty((len(out_keys), 4), dtype=np.int32)
+        decode(out_keys, out_shape, out_indices)
+        out_rows = np.arange(len(out_keys), dtype=np.int32)
+    neighbours = np.empty((geometry.volume, len(out_keys)), dtype=np.int32)
+    window = (kernel, stride, padding, dilation)
+    with numba_threads(None):
+        if grid is None:
+            _sweep(keys, rows, out_keys, out_rows, spatial_shape, out_shape, *window, neighbours)
+        else:
+            check_grid(grid, spatial_shape, batch_size)
+            cells = grid.reshape(-1)
+            cells[keys] = rows
+            try:
+                _look_up(cells, out_keys, out_rows, spatial_shape, out_shape, *window, neighbours)
+            finally:
+                cells[keys] = -1
+    return Rulebook(geometry, indices, spatial_shape, out_indices, out_shape, neighbours)
+
+
+def _unique(candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+    candidates.sort()
+    first = np.ones(len(candidates), dtype=np.bool_)
+    np.not_equal(candidates[1:], candidates[:-1], out=first[1:])
+    return candidates[first]
+
+
+@njit(nogil=True, cache=True)
+def _site(key: int, shape: Triple) -> tuple[int, int, int, int]:
+    row, x = key // shape[2], key % shape[2]
+    layer, y = row // shape[1], row % shape[1]
+    return layer // shape[0], layer % shape[0], y, x
+
+
+@njit(nogil=True, cache=True)
+def _target(position: int, tap: int, size: int, stride: int, padding: int, dilation: int) -> int:
+    """The output coordinate that reads input ``position`` through kernel tap ``tap``, or -1."""
+    shifted = position + padding - tap * dilation
+    if shifted < 0 or shifted % stride != 0 or shifted // stride >= size:
+        return -1
+    return shifted // stride
+
+
+@njit(nogil=True, cache=True)
+def _reach(
+    keys: NDArray[np.int64],
+    shape: Triple,
+    out_shape: Triple,
+    kernel: Triple,
+    stride: Triple,
+    padding: Triple,
+    dilation: Triple,
+    candidates: NDArray[np.int64],
+) -> int:
+    """Keys of all outputs that the inputs reach, with repetitions; returns how many."""
+    # Inputs ascend, so what one kernel row (kz, ky) emits nearly ascends too: remembering its highest key drops most
+    # of the repetitions before they are sorted.
+    highest = np.full(kernel[0] * kernel[1], -1, dtype=np.int64)
+    count = 0
+    for i in range(len(keys)):
+        batch, z, y, x = _site(keys[i], shape)
+        for kz in range(kernel[0]):
+            oz = _target(z, kz, out_shape[0], stride[0], padding[0], dilation[0])
+            if oz < 0:
+                continue
+            for ky in range(kernel[1]):
+                oy = _target(y, ky, out_shape[1], stride[1], padding[1], dilation[1])
+                if oy < 0:
+                    continue
+                base = ((batch * out_shape[0] + oz) * out_shape[1] + oy) * out_shape[2]
+                line = kz * kernel[1] + ky
+                known = highest[line]
+                for tap in range(kernel[2]):
+                    ox = _target(x, tap, out_shape[2], stride[2], padding[2], dilation[2])
+                    if ox >= 0 and (base + ox > known or dilation[2] > 1):
+                        candidates[count] = base + ox
+                        count += 1
+                        highest[line] = max(highest[line], base + ox)
+    return count
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _sweep(
+    keys: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    out_keys: NDArray[np.int64],
+    out_rows: NDArray[np.int32],
+    shape: Triple,
+    out_shape: Triple,
+    kernel: Triple,
+    stride: Triple,
+    padding: Triple,
+    dilation: Triple,
+    neighbours: NDArray[np.int32],
+) -> None:
+    """Fill ``neighbours`` (K, N_out): for each kernel row (kz, ky), walk outputs and input keys forward together."""
+    depth, height, width = shape
+    size = len(keys)
+    for chunk in prange((len(out_keys) + CHUNK - 1) // CHUNK):
+        first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, len(out_keys))
+        cursors = np.full(kernel[0] * kernel[1], -1, dtype=np.int64)
+        for o in range(first, last):
+            batch, oz, oy, ox = _site(out_keys[o], out_shape)
+            column = out_rows[o]
+            x0 = ox * stride[2] - padding[2]
+            for kz in range(kernel[0]):
+                z = oz * stride[0] - padding[0] + kz * dilation[0]
+                for ky in range(kernel[1]):
+                    y = oy * stride[1] - padding[1] + ky * dilation[1]
+                    line = kz * kernel[1] + ky
+                    offset = line * kernel[2]
+                    if z < 0 or z >= depth or y < 0 or y >= height:
+                        for tap in range(kernel[2]):
+                            neighbours[offset + tap, column] = -1
+                        continue
+                    base = ((batch * depth + z) * height + y) * width
+                    # Clamped into its own row, the start of the window never moves backwards from output to output.
+                    start = base + min(max(x0, 0), width)
+                    cursor = cursors[line]
+                    if cursor < 0:
+                        cursor = np.searchsorted(keys, start)
+                    while cursor < size and keys[cursor] < start:
+                        cursor += 1
+                    cursors[line] = cursor
+                    for tap in range(kernel[2]):
+                        x = x0 + tap * dilation[2]
+                        found = np.int32(-1)
+                        if 0 <= x < width:
+                            while cursor < size and keys[cursor] < base + x:
+                                cursor += 1
+                            if cursor < size and keys[cursor] == base + x:
+                                found = rows[cursor]
+                        neighbours[offset + tap, column] = found
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _look_up(
+    cells: NDArray[np.int32],
+    out_keys: NDArray[np.int64],
+    out_rows: NDArray[np.int32],
+    shape: Triple,
+    out_shape: Triple,
+    kernel: Triple,
+    stride: Triple,
+    padding: Triple,
+    dilation: Triple,
+    neighbours: NDArray[np.int32],
+) -> None:
+    """Fill ``neighbours`` from a grid that holds the row of every active site."""
+    depth, height, width = shape
+    for o in prange(len(out_keys)):
+        batch, oz, oy, ox = _site(out_keys[o], out_shape)
+        offset = 0
+        for kz in range(kernel[0]):
+            z = oz * stride[0] - padding[0] + kz * dilation[0]
+            for ky in range(kernel[1]):
+                y = oy * stride[1] - padding[1] + ky * dilation[1]
+                for tap in range(kernel[2]):
+                    x = ox * stride[2] - padding[2] + tap * dilation[2]
+                    found = np.int32(-1)
+                    if 0 <= z < depth and 0 <= y < height and 0 <= x < width:
+                        found = cells[((batch * depth + z) * height + y) * width + x]
+                    neighbours[offset, out_rows[o]] = found
+                    offset += 1
