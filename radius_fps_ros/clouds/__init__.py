@@ -2,6 +2,17 @@
 
 from .decode import Cloud, decode_cloud
 from .encode import CloudData, encode_cloud, encode_subset
+from .files import read_cloud, write_cloud
 from .layout import Field, PointLayout
 
-__all__ = ["Cloud", "CloudData", "Field", "PointLayout", "decode_cloud", "encode_cloud", "encode_subset"]
+__all__ = [
+    "Cloud",
+    "CloudData",
+    "Field",
+    "PointLayout",
+    "decode_cloud",
+    "encode_cloud",
+    "encode_subset",
+    "read_cloud",
+    "write_cloud",
+]

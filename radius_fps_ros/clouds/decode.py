@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .layout import FieldLike, PointLayout, describe_names
+from .layout import FieldLike, PointLayout
+from .wording import describe_names
 
 
 class PointCloud2Like(Protocol):

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import InputError
+from .wording import describe_names
 
 # sensor_msgs/PointField's datatypes 1 to 8, in order.
 _DATATYPES = tuple(np.dtype(code) for code in ("i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"))
@@ -94,12 +95,6 @@ class PointLayout:
         if len(orders) > 1:
             raise InputError("the fields mix little-endian and big-endian; PointCloud2 has one byte order for all")
         return cls.of_message(fields, dtype.itemsize, orders.pop() if orders else False)
-
-
-def describe_names(names: Iterable[str]) -> str:
-    """Return names for an error message, cut short where a broken header holds very many or very long ones."""
-    text = ", ".join(repr(name[:100]) for name in names) or "none"
-    return text if len(text) <= 200 else text[:200] + "..."
 
 
 # A sensor sends the same layout with every frame: it is checked once.
