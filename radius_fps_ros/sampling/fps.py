@@ -76,6 +76,11 @@ class Sampler:
         self._staging = np.empty((0, 3), np.float32)
         self._choice = select_backend(backend)
 
+    @property
+    def backend(self) -> BackendChoice:
+        """The backend that samples NumPy arrays, and why."""
+        return self._choice
+
     def warm_up(self) -> None:
         """Compile all that later calls need, so that the first cloud is not slowed by it."""
         self._engine(self._choice).warm_up()
@@ -142,10 +147,12 @@ def _make_engine(backend: str, method: str, threads: int | None) -> Engine:
     if backend == "cuda":
         from .cuda import CudaEngine
 
-        return CudaEngine(method, threads)
-    from .cpu import CpuEngine
+        engine: Engine = CudaEngine(method, threads)
+    else:
+        from .cpu import CpuEngine
 
-    return CpuEngine(method, threads)
+        engine = CpuEngine(method, threads)
+    return engine
 
 
 def _integer(value: Any, name: str) -> int:

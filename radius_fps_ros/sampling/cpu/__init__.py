@@ -1,0 +1,5 @@
+"""Farthest point sampling on the CPU: NumPy and Numba."""
+
+from .engine import CpuEngine
+
+__all__ = ["CpuEngine"]

@@ -1,0 +1,41 @@
+"""The CPU backend."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...device import usable_cores
+from ..engine import RawSample
+from .brute import sample_brute
+from .lookahead import sample_lookahead
+from .radius import sample_radius
+from .workspace import Workspace
+
+
+class CpuEngine:
+    """Samples NumPy clouds with Numba kernels; see `radius_fps_ros.sampling.engine.Engine`."""
+
+    def __init__(self, method: str = "auto", threads: int | None = None) -> None:
+        self._method = method
+        self._threads = threads or usable_cores()
+        self._workspace = Workspace()
+
+    def run(self, points: np.ndarray, n_samples: int, start: int) -> RawSample:
+        """See `Engine.run`."""
+        method = self._method
+        if method == "auto":
+            method = "lookahead"
+        if method == "brute":
+            return sample_brute(points, n_samples, start, self._workspace)
+        if method == "radius":
+            return sample_radius(points, n_samples, start, self._workspace, self._threads)
+        return sample_lookahead(points, n_samples, start, self._workspace, self._threads)
+
+    def warm_up(self) -> None:
+        """Compile, or load from Numba's cache on disk, every kernel that `run` may need."""
+        self.run(np.eye(3, dtype=np.float32), 3, 0)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of the workspaces held between calls."""
+        return self._workspace.nbytes
