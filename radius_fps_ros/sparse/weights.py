@@ -41,13 +41,9 @@ def kernel_layout(
 def random_weight(
     generator: np.random.Generator, volume: int, in_channels: int, out_channels: int
 ) -> NDArray[np.float32]:
-    """He-normal weights (K, C_in, C_out) for ReLU (He et al., ICCV 2015).
-
-    The fan-in counts a third of the offsets: about as many neighbours of a site on a scanned surface are active.
-    """
-    fan_in = in_channels * max(1.0, volume / 3)
+    """He-normal weights (K, C_in, C_out) for ReLU (He et al., ICCV 2015)."""
     drawn = generator.standard_normal((volume, in_channels, out_channels), dtype=np.float32)
-    return np.asarray(drawn * np.float32(np.sqrt(2 / fan_in)))
+    return np.asarray(drawn * np.float32(np.sqrt(2 / (volume * in_channels))))
 
 
 def fold_batch_norm(
