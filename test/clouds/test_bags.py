@@ -42,6 +42,7 @@ def string_cdr():
 def write_bag(path, plugin, topics, count=4):
     """A bag whose ``topics`` map a name to its type; returns its clouds as (topic, nanoseconds, bytes)."""
     written = []
+    path.parent.mkdir(exist_ok=True)
     with Writer(path, version=9, storage_plugin=PLUGINS[plugin][0]) as writer:
         connections = {name: writer.add_connection(name, kind, typestore=STORE) for name, kind in topics.items()}
         for k in range(count):
@@ -62,10 +63,18 @@ def plugin(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def whole_bags(tmp_path_factory):
+    """One bag a storage plugin, written once: each test works on its own copy."""
+    folder = tmp_path_factory.mktemp("bags")
+    return {plugin: (folder / plugin, write_bag(folder / plugin / "a drive", plugin, TOPICS)) for plugin in PLUGINS}
+
+
 @pytest.fixture
-def bag(tmp_path, plugin):
-    path = tmp_path / "a drive"
-    return path, write_bag(path, plugin, TOPICS)
+def bag(tmp_path, plugin, whole_bags):
+    folder, written = whole_bags[plugin]
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "a drive", written
 
 
 def storage_file(path, plugin):
