@@ -1,4 +1,4 @@
-"""The demonstration: the perception node as its own process, a stream through it, a live table, a summary, a picture."""
+"""The demonstration: the perception node as its own process, a stream through it, a live table, a picture."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _row(exchange: Exchange) -> list[str]:
     stats, latency = exchange.stats, exchange.latency
     if stats is None:
         return ["..."] * 6
-    if stats.status == stats.REFUSED:
+    if exchange.refused:
         return [f"{stats.points_in:,}", "refused", stats.message, "", "", f"{stats.frames_dropped}"]
     stages = dict(zip(stats.stage_names, stats.stage_milliseconds, strict=True))
     return [
@@ -121,7 +121,7 @@ def summarize(console: Console, monitor: StreamMonitor, picture: Path) -> bool:
     answered = [exchange for exchange in exchanges if exchange.answered]
     faults = {text for exchange in exchanges[-10:] if (text := differences(exchange))}
     for exchange in exchanges:
-        if exchange.stats is not None and exchange.stats.status == exchange.stats.REFUSED:
+        if exchange.refused and exchange.stats is not None:
             faults.add(f"refused: {exchange.stats.message}")
     complete = len(answered) == len(exchanges) > 0 and not monitor.unexpected and not faults
     console.print(f"Answered {len(answered)} of {len(exchanges)} frames.", style="green" if complete else "red")

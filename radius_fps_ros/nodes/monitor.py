@@ -7,20 +7,19 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from radius_fps_interfaces.msg import FrameStats
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
 
-from radius_fps_interfaces.msg import FrameStats
-
 from .stream import StreamFrame
 
 Key = tuple[int, int, str]
 
 
-@dataclass
+@dataclass(eq=False)
 class Exchange:
     """One published cloud and what came back; times are of one monotonic clock, in seconds."""
 
@@ -35,6 +34,11 @@ class Exchange:
     def answered(self) -> bool:
         """Both the sampled cloud and the statistics came back."""
         return self.sampled_at is not None and self.stats is not None
+
+    @property
+    def refused(self) -> bool:
+        """The node refused the cloud, so no samples will come."""
+        return self.stats is not None and self.stats.status == FrameStats.REFUSED
 
     @property
     def latency(self) -> float | None:
@@ -89,11 +93,11 @@ class StreamMonitor:
         self._publisher.publish(frame.cdr)
 
     def wait_for_answers(self, timeout: float) -> bool:
-        """Wait until every published cloud is answered; False when that takes longer."""
+        """Wait until every published cloud is answered or refused; False when that takes longer."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             with self._lock:
-                if all(exchange.answered for exchange in self.exchanges):
+                if all(exchange.answered or exchange.refused for exchange in self.exchanges):
                     return True
             time.sleep(0.02)
         return False
@@ -110,6 +114,8 @@ class StreamMonitor:
             exchange = self._next(self._await_stats, message.header)
             if exchange is not None:
                 exchange.stats = message
+                if exchange.refused:
+                    self._await_sampled[exchange.key].remove(exchange)
 
     def _next(self, waiting: dict[Key, deque[Exchange]], header: Header) -> Exchange | None:
         queue = waiting.get(_key(header))

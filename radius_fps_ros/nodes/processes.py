@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rclpy.node import Node
@@ -32,9 +30,13 @@ def use_large_cloud_transport() -> None:
 
     It must happen before ``rclpy.init``; ``config/fastdds_shm.xml`` says why it is needed.
     """
-    with contextlib.suppress(PackageNotFoundError):  # not installed as a ROS package: Fast DDS keeps its defaults
-        profile = Path(get_package_share_directory(PACKAGE)) / "config" / "fastdds_shm.xml"
-        os.environ.setdefault("FASTDDS_DEFAULT_PROFILES_FILE", str(profile))
+    # The ament index is not asked because it has no answer outside a sourced workspace, where sys.prefix has one.
+    prefixes = [*filter(None, os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)), sys.prefix]
+    for prefix in prefixes:
+        profile = Path(prefix) / "share" / PACKAGE / "config" / "fastdds_shm.xml"
+        if profile.is_file():
+            os.environ.setdefault("FASTDDS_DEFAULT_PROFILES_FILE", str(profile))
+            return
 
 
 class NodeProcess:
@@ -50,9 +52,9 @@ class NodeProcess:
         output: IO[str] | None = None,
     ) -> None:
         """Start the process; ``output`` takes what it logs (default: where this process logs)."""
-        arguments = [*(f"-r{remapping}" for remapping in remappings)]
+        arguments = [word for rule in remappings for word in ("-r", rule)]
         if namespace:
-            arguments.append(f"-r__ns:={namespace}")
+            arguments += ["-r", f"__ns:={namespace}"]
         for name, value in (parameters or {}).items():
             arguments += ["-p", f"{name}:={_yaml(value)}"]
         command = [sys.executable, "-m", f"{PACKAGE}.nodes.{module}", "--ros-args", *arguments]

@@ -26,7 +26,12 @@ SPECS = (
     ParameterSpec("rate", 1.0, "How many times as fast as recorded.", low=0.001, high=1000.0, read_only=True),
     ParameterSpec("loop", False, "Begin again at the end.", read_only=True),
     ParameterSpec(
-        "wait", 2.0, "How long to wait for a subscriber before the first cloud [s].", low=0.0, high=3600.0, read_only=True
+        "wait",
+        2.0,
+        "How long to wait for a subscriber before the first cloud [s].",
+        low=0.0,
+        high=3600.0,
+        read_only=True,
     ),
 )
 

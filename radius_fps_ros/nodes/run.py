@@ -1,9 +1,10 @@
-"""The main function of every node: spin until SIGINT or SIGTERM, then end in order with exit code 0."""
+"""The main function of every node: spin until SIGINT or SIGTERM, then end in order."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -13,8 +14,6 @@ from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedE
 from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
-
-STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def request_stop() -> None:
@@ -32,11 +31,10 @@ def run_node(
     The executor spins in a thread and the main thread waits for the signal: rclpy's own handlers would shut the
     context down under a frame that is still in work; here ``node.stop_work()``, where there is one, ends it first.
     """
-    # Blocked before any thread starts, so that all inherit it and only sigwait below receives them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    stop_signal = _stop_signal()
     try:
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-    except rclpy_implementation.RCLInvalidROSArgsError as error:
+    except (rclpy_implementation.RCLInvalidROSArgsError, rclpy_implementation.UnknownROSArgsError) as error:
         sys.exit(f"the ROS arguments cannot be used: {str(error).splitlines()[0]}")
     node = make_node()
     executor = make_executor()
@@ -54,7 +52,7 @@ def run_node(
 
     spinner = threading.Thread(target=spin, name="executor", daemon=True)
     spinner.start()
-    signal.sigwait(STOP_SIGNALS)
+    stop_signal.recv(1)
 
     stop_work: Callable[[], None] | None = getattr(node, "stop_work", None)
     if stop_work is not None:
@@ -67,3 +65,13 @@ def run_node(
     node.destroy_node()
     rclpy.try_shutdown()
     return exit_code
+
+
+def _stop_signal() -> socket.socket:
+    """A socket that receives a byte with the first SIGINT or SIGTERM, whichever thread the kernel interrupts."""
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    signal.set_wakeup_fd(sender.detach(), warn_on_full_buffer=False)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return receiver

@@ -1,0 +1,72 @@
+"""The choice of the backend and of the CPU threads."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from radius_fps_ros.device import (
+    array_module,
+    cuda_unavailable_reason,
+    is_cupy_array,
+    numba_threads,
+    select_backend,
+    usable_cores,
+)
+from radius_fps_ros.errors import BackendError, InputError
+
+
+def test_auto_says_why():
+    choice = select_backend("auto", np.zeros(3))
+    assert choice.name == ("cpu" if cuda_unavailable_reason() else "cuda")
+    assert choice.reason
+
+
+def test_unknown_backend_is_refused():
+    with pytest.raises(InputError, match="backend must be one of auto, cpu, cuda, not 'gpu'"):
+        select_backend("gpu")
+
+
+@pytest.mark.skipif(cuda_unavailable_reason() is None, reason="a CUDA device is here")
+def test_cuda_without_a_device_is_refused():
+    with pytest.raises(BackendError, match="backend='cuda' cannot run"):
+        select_backend("cuda")
+
+
+def test_arrays_keep_their_library():
+    assert array_module(np.zeros(3)) is np
+    assert not is_cupy_array(np.zeros(3))
+
+
+def test_numba_threads_are_restored():
+    import numba
+
+    before = numba.get_num_threads()
+    with numba_threads(1) as threads:
+        assert threads == numba.get_num_threads() == 1
+    assert numba.get_num_threads() == before
+    with pytest.raises(InputError, match="threads must be at least 1, not 0"), numba_threads(0):
+        pass
+
+
+def test_at_least_one_core():
+    assert usable_cores() >= 1
+
+
+CORE = ("sampling", "sparse", "hausdorff", "clouds", "device", "cli", "pipeline")
+
+
+@pytest.mark.parametrize("part", CORE)
+def test_the_core_imports_no_ros_and_no_cupy(part):
+    """Dependencies point one way: only ``nodes`` knows ROS, and importing a part touches no GPU library."""
+    code = (
+        "import sys, pkgutil, importlib\n"
+        f"top = importlib.import_module('radius_fps_ros.{part}')\n"
+        "for m in pkgutil.walk_packages(getattr(top, '__path__', []), top.__name__ + '.'):\n"
+        "    importlib.import_module(m.name)\n"
+        "bad = [m for m in sys.modules if m.split('.')[0] in ('rclpy', 'sensor_msgs', 'cupy')]\n"
+        "sys.exit(f'imported {bad}' if bad else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,128 @@
+"""What a running perception node must do, as checks that process tests and launch tests share."""
+
+import array
+import time
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
+from radius_fps_interfaces.msg import FrameStats
+from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.srv import SetParametersAtomically
+from rclpy.serialization import deserialize_message, serialize_message
+from sensor_msgs.msg import PointCloud2, PointField
+
+from radius_fps_ros.clouds import decode_cloud
+from radius_fps_ros.nodes.stream import StreamFrame
+from radius_fps_ros.sampling import farthest_point_sampling
+
+
+def xyzi_cloud(points, stamp=(1, 2), frame_id="lidar", **changes):
+    """An ordinary x y z intensity cloud of (N, 3) points; ``changes`` set members of the message, also wrongly."""
+    records = np.zeros((len(points), 4), np.float32)
+    records[:, :3] = points
+    records[:, 3] = np.arange(len(points))
+    message = PointCloud2(height=1, width=len(points), point_step=16, row_step=16 * len(points), is_dense=True)
+    message.header.stamp.sec, message.header.stamp.nanosec = stamp
+    message.header.frame_id = frame_id
+    message.fields = [
+        PointField(name=name, offset=4 * i, datatype=PointField.FLOAT32, count=1)
+        for i, name in enumerate(("x", "y", "z", "intensity"))
+    ]
+    message.data = array.array("B", records.tobytes())
+    for name, value in changes.items():
+        setattr(message, name, value)
+    return message
+
+
+def random_points(count, seed=0):
+    return np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)
+
+
+def exchange(monitor, messages, timeout=20.0):
+    """Publish messages one at a time, each after the answer to the one before; returns the exchanges."""
+    first = len(monitor.exchanges)
+    for message in messages:
+        monitor.publish(StreamFrame("points", 0.0, serialize_message(message)))
+        deadline = time.monotonic() + timeout
+        while not (monitor.exchanges[-1].answered or monitor.exchanges[-1].refused):
+            assert time.monotonic() < deadline, f"no answer to frame {len(monitor.exchanges)}"
+            time.sleep(0.005)
+    return monitor.exchanges[first:]
+
+
+def check_answers(exchanges, n_samples):
+    """Header, fields and points are the cloud's own, and the samples are those of the library."""
+    for each in exchanges:
+        question, answer = deserialize_message(each.cdr, PointCloud2), each.sampled
+        assert each.stats.status != FrameStats.REFUSED, each.stats.message
+        assert answer.header == question.header == each.stats.header
+        assert (answer.fields, answer.point_step) == (question.fields, question.point_step)
+        cloud = decode_cloud(question)
+        usable = np.flatnonzero(np.isfinite(cloud.xyz).all(axis=1))
+        expected = usable[farthest_point_sampling(cloud.xyz[usable], min(n_samples, len(usable))).indices]
+        assert answer.width == each.stats.samples == len(expected)
+        np.testing.assert_array_equal(decode_cloud(answer).records, cloud.records[expected])
+
+
+def malformed_clouds():
+    """A broken message and the words its refusal must contain."""
+    good = random_points(50)
+    x_y_only = [PointField(name=n, offset=4 * i, datatype=7, count=1) for i, n in enumerate("xy")]
+    overlapping = [PointField(name=n, offset=o, datatype=7, count=1) for n, o in (("x", 0), ("y", 2), ("z", 8))]
+    return {
+        "zero points": (xyzi_cloud(good[:0]), "no points"),
+        "no z": (xyzi_cloud(good, fields=x_y_only), "no field 'z'"),
+        "data cut short": (xyzi_cloud(good, data=array.array("B", bytes(100))), "data holds"),
+        "point_step too small": (xyzi_cloud(good, point_step=12), "point_step"),
+        "fields overlap": (xyzi_cloud(good, fields=overlapping), "overlap"),
+        "absurd size": (xyzi_cloud(good, width=2**32 - 1, height=2**32 - 1, row_step=0), "row_step"),
+        "absurd width": (xyzi_cloud(good, width=2**32 - 1), "data holds"),
+        "all NaN": (xyzi_cloud(np.full((50, 3), np.nan)), "none of the cloud's 50 points is finite"),
+        "unknown datatype": (
+            xyzi_cloud(
+                good, fields=[PointField(name=n, offset=4 * i, datatype=99, count=1) for i, n in enumerate("xyz")]
+            ),
+            "99",
+        ),
+    }
+
+
+def set_parameters(node, perception, **values):
+    """Set parameters of the running node atomically; returns (successful, reason)."""
+    client = node.create_client(SetParametersAtomically, f"{perception}/set_parameters_atomically")
+    assert client.wait_for_service(timeout_sec=10)
+    kinds = {
+        bool: (ParameterType.PARAMETER_BOOL, "bool_value"),
+        int: (ParameterType.PARAMETER_INTEGER, "integer_value"),
+        float: (ParameterType.PARAMETER_DOUBLE, "double_value"),
+        str: (ParameterType.PARAMETER_STRING, "string_value"),
+        list: (ParameterType.PARAMETER_DOUBLE_ARRAY, "double_array_value"),
+    }
+    request = SetParametersAtomically.Request()
+    for name, value in values.items():
+        kind, member = kinds[type(value)]
+        request.parameters.append(Parameter(name=name, value=ParameterValue(type=kind, **{member: value})))
+    future = client.call_async(request)
+    deadline = time.monotonic() + 10
+    while not future.done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    node.destroy_client(client)
+    return future.result().result.successful, future.result().result.reason
+
+
+def next_diagnostics(node, perception, timeout=10.0):
+    """The next diagnostic status of the node: (status, its values by key)."""
+    seen = []
+    subscription = node.create_subscription(DiagnosticArray, "/diagnostics", seen.append, 10)
+    deadline = time.monotonic() + timeout
+    try:
+        while time.monotonic() < deadline:
+            for message in list(seen):
+                for status in message.status:
+                    if status.hardware_id == perception:
+                        return status, {pair.key: pair.value for pair in status.values}
+            time.sleep(0.02)
+    finally:
+        node.destroy_subscription(subscription)
+    raise AssertionError("no diagnostics came")

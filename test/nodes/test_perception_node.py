@@ -1,0 +1,184 @@
+"""The perception node as a real process, talked to over real middleware."""
+
+import signal
+
+import numpy as np
+import pytest
+from diagnostic_msgs.msg import DiagnosticStatus
+from lifecycle_msgs.msg import Transition
+from radius_fps_interfaces.msg import FrameStats
+from scenarios import (
+    check_answers,
+    exchange,
+    malformed_clouds,
+    next_diagnostics,
+    random_points,
+    set_parameters,
+    xyzi_cloud,
+)
+
+from radius_fps_ros.clouds import Cloud, encode_cloud
+from radius_fps_ros.clouds.synthetic import StreetScene
+from radius_fps_ros.nodes.messages import cloud_message
+from radius_fps_ros.nodes.monitor import StreamMonitor
+from radius_fps_ros.nodes.processes import NodeProcess
+
+pytestmark = pytest.mark.ros
+
+N_SAMPLES = 64
+
+
+def start(namespace, ros_node, log, parameters=None):
+    process = NodeProcess("perception_node", namespace=namespace, parameters=parameters, output=log)
+    return process, f"{namespace}/radius_fps_perception"
+
+
+@pytest.fixture(scope="module")
+def running(ros_node, tmp_path_factory):
+    """An active node and a monitor connected to it; it must end with exit code 0."""
+    with (tmp_path_factory.mktemp("perception") / "log").open("w+") as log:
+        process, name = start("/shared", ros_node, log, {"n_samples": N_SAMPLES})
+        with process:
+            monitor = StreamMonitor(ros_node, name, topic="/shared/points")
+            process.bring_up(ros_node, name)
+            assert monitor.wait_until_connected()
+            yield monitor, name, process
+            assert process.process.poll() is None, "the node did not stay up"
+            assert process.stop() == 0
+
+
+def test_every_frame_is_answered_with_its_own_points(running):
+    monitor, _, _ = running
+    scans = [encode_cloud(Cloud.of_records(StreetScene().frame(k))) for k in range(3)]
+    frames = [cloud_message(scan, xyzi_cloud(random_points(1), stamp=(k, 5)).header) for k, scan in enumerate(scans)]
+    exchanges = exchange(monitor, [*frames, xyzi_cloud(random_points(1000), frame_id="another")])
+    check_answers(exchanges, N_SAMPLES)
+    assert all(each.stats.coverage_radius > 0 and each.stats.total_milliseconds > 0 for each in exchanges)
+    assert list(exchanges[0].stats.stage_names) == ["decode", "crop", "sample", "encode", "publish"]
+
+
+@pytest.mark.parametrize("case", malformed_clouds())
+def test_a_malformed_frame_is_refused_in_one_sentence(running, case):
+    monitor, _, _ = running
+    message, words = malformed_clouds()[case]
+    bad, good = exchange(monitor, [message, xyzi_cloud(random_points(200))])
+    assert bad.stats.status == FrameStats.REFUSED
+    assert words in bad.stats.message
+    assert "\n" not in bad.stats.message
+    assert bad.sampled is None
+    check_answers([good], N_SAMPLES)
+    assert good.stats.frames_refused == bad.stats.frames_refused
+
+
+def test_refused_frames_show_in_the_diagnostics(running, ros_node):
+    monitor, name, _ = running
+    (bad,) = exchange(monitor, [malformed_clouds()["all NaN"][0]])
+    status, values = next_diagnostics(ros_node, name)
+    assert status.level == DiagnosticStatus.WARN
+    assert int(values["frames_refused"]) == bad.stats.frames_refused >= 1
+    assert "none of the cloud's 50 points is finite" in status.message
+    assert float(values["latency_ms_p50"]) <= float(values["latency_ms_p99"])
+    assert values["backend"] in ("cpu", "cuda")
+
+
+def test_points_that_are_not_finite_are_never_sampled(running):
+    monitor, _, _ = running
+    points = random_points(500)
+    points[::3] = np.nan
+    points[1::7, 2] = np.inf
+    check_answers(exchange(monitor, [xyzi_cloud(points)]), N_SAMPLES)
+
+
+def test_more_samples_than_points_gives_all_distinct_points(running):
+    monitor, _, _ = running
+    points = np.concatenate([random_points(20), random_points(20)])
+    (each,) = exchange(monitor, [xyzi_cloud(points)])
+    check_answers([each], N_SAMPLES)
+    assert each.stats.samples == 20
+    assert "only 20 distinct" in each.stats.message
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"n_samples": 0}, "n_samples"),
+        ({"n_samples": "many"}, "parameter n_samples must be an integer from 1 to 1e+06, not 'many'"),
+        ({"n_samples": 2.5}, "n_samples must be an integer"),
+        ({"range_max": float("nan")}, "range_max"),
+        ({"range_min": 5.0, "range_max": 1.0}, "range_min=5 must not be above range_max=1"),
+        ({"roi_min": [1.0, 2.0]}, "roi_min must be a list of 3 numbers"),
+        ({"roi_min": [1.0, 1.0, 1.0], "roi_max": [0.0, 2.0, 2.0]}, "roi_min"),
+        ({"backend": "cuda"}, "read-only parameter: backend"),
+    ],
+)
+def test_a_bad_parameter_is_refused_at_run_time(running, ros_node, values, words):
+    monitor, name, _ = running
+    successful, reason = set_parameters(ros_node, name, **values)
+    assert not successful
+    assert words in reason
+    check_answers(exchange(monitor, [xyzi_cloud(random_points(300))]), N_SAMPLES)
+
+
+def test_parameters_change_between_frames(running, ros_node):
+    monitor, name, _ = running
+    points = random_points(2000) * 10
+    try:
+        assert set_parameters(
+            ros_node, name, n_samples=7, range_min=2, range_max=15.0, roi_min=[0.0, -50.0, -50.0]
+        ) == (
+            True,
+            "",
+        )
+        (each,) = exchange(monitor, [xyzi_cloud(points)])
+        distance = np.linalg.norm(points.astype(np.float64), axis=1)
+        inside = (distance >= 2) & (distance <= 15) & (points[:, 0] >= 0)
+        assert each.stats.points_used == inside.sum()
+        assert each.stats.samples == 7
+        successful, _ = set_parameters(ros_node, name, range_min=1000.0, range_max=2000.0)
+        assert successful
+        (nothing,) = exchange(monitor, [xyzi_cloud(points)])
+        assert nothing.stats.message == "none of the cloud's 2000 finite points lies in the region of interest"
+    finally:
+        set_parameters(ros_node, name, n_samples=N_SAMPLES, range_min=0.0, range_max=1e6, roi_min=[])
+    check_answers(exchange(monitor, [xyzi_cloud(points)]), N_SAMPLES)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_life_cycle_and_orderly_end(ros_node, tmp_path, stop):
+    with (tmp_path / "log").open("w+") as log:
+        process, name = start("/cycle", ros_node, log, {"n_samples": N_SAMPLES})
+        with process:
+            monitor = StreamMonitor(ros_node, name, topic="/cycle/points")
+            process.bring_up(ros_node, name)
+            assert monitor.wait_until_connected()
+            check_answers(exchange(monitor, [xyzi_cloud(random_points(100))]), N_SAMPLES)
+            for transition in (
+                Transition.TRANSITION_DEACTIVATE,
+                Transition.TRANSITION_CLEANUP,
+                Transition.TRANSITION_CONFIGURE,
+                Transition.TRANSITION_ACTIVATE,
+            ):
+                assert process.change_state(ros_node, name, transition)
+            assert monitor.wait_until_connected()
+            (again,) = exchange(monitor, [xyzi_cloud(random_points(100, seed=1))])
+            check_answers([again], N_SAMPLES)
+            assert again.stats.frame == 1, "counts begin anew with each activation"
+            process.process.send_signal(stop)
+            assert process.process.wait(timeout=5) == 0
+
+
+def test_a_bad_parameter_at_the_start_refuses_to_configure_and_the_node_stays_up(ros_node, tmp_path):
+    with (tmp_path / "log").open("w+") as log:
+        process, name = start("/wrong", ros_node, log, {"n_samples": -5, "range_max": "far"})
+        with process:
+            assert not process.change_state(ros_node, name, Transition.TRANSITION_CONFIGURE)
+            log.flush()
+            text = (tmp_path / "log").read_text()
+            assert "parameter n_samples must be an integer from 1 to 1e+06, not -5" in text
+            assert "parameter range_max must be a number from 0 to 1e+06, not 'far'" in text
+            assert "Traceback" not in text
+            assert set_parameters(ros_node, name, n_samples=5)[0]
+            assert not process.change_state(ros_node, name, Transition.TRANSITION_CONFIGURE)
+            assert set_parameters(ros_node, name, range_max=50)[0]
+            assert process.change_state(ros_node, name, Transition.TRANSITION_CONFIGURE)
+            assert process.stop() == 0

@@ -1,0 +1,47 @@
+"""The newest item wins; what is replaced is counted."""
+
+import threading
+
+from radius_fps_ros.nodes.worker import NewestItemWorker
+
+
+def test_the_newest_item_wins_and_drops_are_counted():
+    done, first, go_on = [], threading.Event(), threading.Event()
+
+    def work(item):
+        done.append(item)
+        if item == 0:
+            first.set()
+            assert go_on.wait(10)
+
+    worker = NewestItemWorker(work, "test")
+    worker.offer(0)
+    assert first.wait(10)
+    for item in range(1, 6):
+        worker.offer(item)
+    assert worker.dropped == 4
+    go_on.set()
+    while len(done) < 2:
+        pass
+    assert worker.stop(10)
+    assert done == [0, 5]
+    assert worker.dropped == 4
+
+
+def test_stop_finishes_the_item_in_work_and_counts_the_waiting_one():
+    done, first, go_on = [], threading.Event(), threading.Event()
+
+    def work(item):
+        first.set()
+        assert go_on.wait(10)
+        done.append(item)
+
+    worker = NewestItemWorker(work, "test")
+    worker.offer("in work")
+    assert first.wait(10)
+    worker.offer("waiting")
+    assert not worker.stop(0.05), "it still works"
+    go_on.set()
+    assert worker.stop(10)
+    assert done == ["in work"]
+    assert worker.dropped == 1
