@@ -50,6 +50,11 @@ class LayerSpec:
         return int(self.weight.shape[2])
 
 
+def not_finite_message(count: int) -> str:
+    """The sentence for a network input that is not finite."""
+    return f"the tensor's features hold {count} NaN or infinite values; only finite features are allowed"
+
+
 class FeatureMaps(dict[str, SparseTensor]):
     """What a network returns: tensors by name (``x_conv1`` ...), and ``stats`` of the pass."""
 

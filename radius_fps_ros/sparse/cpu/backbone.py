@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..network import FeatureMaps, LayerSpec, make_feature_maps
+from ...errors import InputError
+from ..network import FeatureMaps, LayerSpec, make_feature_maps, not_finite_message
 from ..tensor import SparseTensor
 from .convolve import convolve_packed, pack_weight
 
@@ -22,7 +23,10 @@ class CpuBackbone:
 
     def __call__(self, tensor: SparseTensor) -> FeatureMaps:
         """All tensors that the layers name as outputs."""
-        current = tensor.replace_features(np.ascontiguousarray(tensor.features, dtype=np.float32))
+        features = np.ascontiguousarray(tensor.features, dtype=np.float32)
+        if not_finite := int(features.size - np.count_nonzero(np.isfinite(features))):
+            raise InputError(not_finite_message(not_finite))
+        current = tensor.replace_features(features)
         kept: dict[int, np.ndarray] = {}
         outputs = {}
         for i, layer in enumerate(self._layers):

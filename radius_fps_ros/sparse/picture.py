@@ -1,0 +1,68 @@
+"""A picture of active sites seen from above."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..device import is_cupy_array
+from ..errors import InputError
+from .tensor import SparseTensor
+
+
+def draw_sites(maps: Mapping[str, SparseTensor], path: str | Path, *, sample: int = 0) -> None:
+    """Write a PNG with one panel a tensor: how many active sites lie above each other at each (x, y).
+
+    Axes are metres where the tensors come from ``voxelize``, else input voxels. ``sample`` picks one of the batch.
+
+    Raises:
+        InputError: nothing to draw, no such sample, or the file cannot be written.
+    """
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+    if not maps:
+        raise InputError("maps hold no tensor to draw")
+    figure = Figure(figsize=(5 * len(maps), 5.4), layout="constrained")
+    for axes, (name, tensor) in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps.items(), strict=True):
+        if not 0 <= sample < tensor.batch_size:
+            raise InputError(f"sample must be below the batch size {tensor.batch_size}, not {sample}")
+        indices = tensor.indices.get() if is_cupy_array(tensor.indices) else tensor.indices
+        sites = indices[indices[:, 0] == sample]
+        _, height, width = tensor.spatial_shape
+        x_edges, y_edges, unit = _edges(tensor, width, 2), _edges(tensor, height, 1), _unit(tensor)
+        columns, counts = np.unique(sites[:, 2:], axis=0, return_counts=True)
+        # One marker for each occupied column: drawing the whole plane would cost its area, not its sites.
+        x = x_edges[0] + (columns[:, 1] + 0.5) * (x_edges[1] - x_edges[0]) / width
+        y = y_edges[0] + (columns[:, 0] + 0.5) * (y_edges[1] - y_edges[0]) / height
+        highest = max(2, int(counts.max(initial=1)))
+        side = 72 * 4.2 / max(width, height)
+        marks = axes.scatter(
+            x, y, c=counts, s=max(0.15, side * side), marker="s", linewidths=0, cmap="viridis", norm=LogNorm(1, highest)
+        )
+        axes.set(
+            xlim=x_edges, ylim=y_edges, aspect="equal", title=f"{name}: {len(sites)} sites",
+            xlabel=f"x [{unit}]", ylabel=f"y [{unit}]",
+        )  # fmt: skip
+        figure.colorbar(marks, ax=axes, label="sites along z", shrink=0.8)
+    try:
+        figure.savefig(path, dpi=110, format="png")
+    except OSError as error:
+        raise InputError(f"cannot write the picture {path}: {error.strerror or error}") from error
+
+
+def _unit(tensor: SparseTensor) -> str:
+    return "voxels" if tensor.voxel_grid is None else "m"
+
+
+def _edges(tensor: SparseTensor, cells: int, axis: int) -> tuple[float, float]:
+    """Both ends of an axis (1: y, 2: x) in metres or input voxels."""
+    scale, shift = tensor.scale[axis], tensor.shift[axis]
+    ends = [scale * (end - 0.5) + shift + 0.5 for end in (0, cells)]
+    grid: Any = tensor.voxel_grid
+    if grid is not None:
+        ends = [grid.minimum[2 - axis] + grid.voxel_size[2 - axis] * end for end in ends]
+    return ends[0], ends[1]
