@@ -1,0 +1,247 @@
+"""Sparse convolution on CUDA: implicit GEMM on tensor cores, or gather - product - scatter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ..rulebook import Rulebook
+from .kernels import (
+    GEMM_TILES,
+    KERNEL_IMPLICIT_GEMM,
+    KERNEL_NATIVE,
+    GemmTile,
+    aligned,
+    blocks,
+    has_tensor_cores,
+    launch,
+    multiprocessors,
+    shared_limit,
+)
+
+_NATIVE_TILE = 64  # TILE of native.cu
+
+
+def convolve(
+    features: Any,
+    weight: Any,
+    rulebook: Rulebook,
+    *,
+    bias: Any = None,
+    residual: Any = None,
+    relu: bool = False,
+    algo: str = "auto",
+) -> Any:
+    """``relu(conv(features) + bias + residual)`` (N_out, C_out) in the type of ``features``, summed in float32.
+
+    ``algo``: ``"implicit_gemm"`` (compute capability 8.0 or newer), ``"native"``, or ``"auto"``: the former where it
+    runs. Both sum in a fixed order: the same input gives the same bits.
+
+    Raises:
+        InputError: ``implicit_gemm`` is asked for where it cannot run.
+    """
+    import cupy
+
+    volume, in_channels, out_channels = weight.shape
+    n_out = rulebook.neighbours.shape[1]
+    chosen = choose_algorithm(algo, volume)
+    weight = cupy.asarray(weight, dtype=cupy.float32)
+    bias = cupy.zeros(out_channels, np.float32) if bias is None else cupy.asarray(bias, dtype=cupy.float32)
+    if chosen == "native":
+        pairs = PairLists(volume, n_out)
+        pairs.fill(rulebook.neighbours, None, n_out)
+        out = cupy.empty((n_out, out_channels), dtype=features.dtype)
+        launch_native(
+            cupy.ascontiguousarray(features),
+            cupy.ascontiguousarray(weight, dtype=features.dtype),
+            cupy.ascontiguousarray(bias),
+            None if residual is None else cupy.ascontiguousarray(residual, dtype=features.dtype),
+            out,
+            pairs,
+            cupy.empty((n_out, out_channels), dtype=cupy.float32),
+            None,
+            relu,
+        )
+        return out
+    in_width, width = input_width(in_channels, features.dtype), output_width(out_channels)
+    out = cupy.empty((n_out, width), dtype=features.dtype)
+    launch_implicit_gemm(
+        _padded(features, in_width),
+        pack_weight(weight, in_width, width, features.dtype),
+        _padded(bias[None], width),
+        None if residual is None else _padded(residual.astype(features.dtype, copy=False), width),
+        out,
+        rulebook.neighbours,
+        None,
+        n_out,
+        relu,
+        choose_tile(n_out, width, volume),
+    )
+    return out if width == out_channels else cupy.ascontiguousarray(out[:, :out_channels])
+
+
+def choose_algorithm(algo: str, volume: int) -> str:
+    """``"implicit_gemm"`` or ``"native"``.
+
+    Raises:
+        InputError: ``implicit_gemm`` is asked for where it cannot run.
+    """
+    if algo == "native":
+        return algo
+    smallest = max(tiles[0].shared_bytes(volume) for tiles in GEMM_TILES.values())
+    fits = smallest <= shared_limit()
+    if has_tensor_cores() and fits:
+        return "implicit_gemm"
+    if algo == "implicit_gemm":
+        reason = f"{volume} kernel offsets are too many" if not fits else "it needs compute capability 8.0 or newer"
+        raise InputError(f"algo='implicit_gemm' cannot run here ({reason}); use 'native' or 'auto'")
+    return "native"
+
+
+def input_width(channels: int, dtype: Any) -> int:
+    """Channels per row that the implicit GEMM reads: a power of two of 16-byte pieces."""
+    per_piece = 16 // np.dtype(dtype).itemsize
+    pieces = -(-channels // per_piece)
+    return int(per_piece << (pieces - 1).bit_length())
+
+
+def output_width(channels: int) -> int:
+    """Channels per row that the implicit GEMM writes: a power of two, at least its smallest tile."""
+    return max(min(GEMM_TILES), 1 << (channels - 1).bit_length())
+
+
+def choose_tile(rows: int, width: int, volume: int) -> GemmTile:
+    """The largest tile that still gives every multiprocessor about two blocks, else the smallest."""
+    fitting = [t for t in GEMM_TILES[min(width, max(GEMM_TILES))] if t.shared_bytes(volume) <= shared_limit()]
+    for tile in reversed(fitting):
+        if blocks(rows, tile.rows) * (width // tile.columns) >= 2 * multiprocessors():
+            return tile
+    return fitting[0]
+
+
+def pack_weight(weight: Any, in_width: int, out_width: int, dtype: Any) -> Any:
+    """Weights (K, C_in, C_out) as (K * pieces, out_width, channels of a piece), zero where padded."""
+    import cupy
+
+    volume, in_channels, out_channels = weight.shape
+    per_piece = 16 // np.dtype(dtype).itemsize
+    padded = cupy.zeros((volume, in_width, out_width), dtype=dtype)
+    padded[:, :in_channels, :out_channels] = cupy.asarray(weight)
+    pieces = padded.reshape(volume * in_width // per_piece, per_piece, out_width)
+    return cupy.ascontiguousarray(pieces.transpose(0, 2, 1))
+
+
+def launch_implicit_gemm(
+    features: Any,
+    packed: Any,
+    bias: Any,
+    residual: Any,
+    out: Any,
+    neighbours: Any,
+    count: Any,
+    limit: int,
+    relu: bool,
+    tile: GemmTile,
+) -> None:
+    """One convolution; ``features``, ``residual`` and ``out`` have padded widths (see ``input_width``)."""
+    volume, pitch = neighbours.shape
+    pieces = packed.shape[0] // volume
+    width = out.shape[1]
+    launch(
+        KERNEL_IMPLICIT_GEMM,
+        "implicit_gemm",
+        (blocks(limit, tile.rows), width // tile.columns),
+        (
+            features,
+            packed,
+            bias,
+            residual,
+            out,
+            neighbours,
+            np.int64(pitch),
+            count,
+            limit,
+            volume,
+            pieces.bit_length() - 1,
+            width,
+            int(relu),
+        ),
+        threads=tile.threads,
+        shared=tile.shared_bytes(volume),
+        **tile.macros(out.dtype == np.float16),
+    )
+
+
+class PairLists:
+    """Pairs by kernel offset, as the native algorithm wants them, with room for ``capacity`` output rows."""
+
+    def __init__(self, volume: int, capacity: int) -> None:
+        import cupy
+
+        self.in_rows = cupy.empty((volume, capacity), dtype=cupy.int32)
+        self.out_rows = cupy.empty((volume, capacity), dtype=cupy.int32)
+        self.counts = cupy.empty(volume, dtype=cupy.int32)
+
+    def fill(self, neighbours: Any, count: Any, limit: int) -> None:
+        """List the pairs of a neighbour table (K, capacity)."""
+        volume, pitch = neighbours.shape
+        launch(
+            KERNEL_NATIVE,
+            "list_pairs",
+            (volume,),
+            (neighbours, np.int64(pitch), count, limit, self.in_rows, self.out_rows, self.counts),
+            threads=1024,
+            HALF=0,
+        )
+
+
+def launch_native(
+    features: Any,
+    weight: Any,
+    bias: Any,
+    residual: Any,
+    out: Any,
+    pairs: PairLists,
+    sums: Any,
+    count: Any,
+    relu: bool,
+) -> None:
+    """One convolution, offset by offset; ``weight`` (K, C_in, C_out) is in the type of ``features``."""
+    import cupy
+
+    half = int(out.dtype == np.float16)
+    limit, out_channels = out.shape
+    in_channels = features.shape[1]
+    sums.data.memset_async(0, sums.nbytes, cupy.cuda.get_current_stream())
+    for offset in range(len(weight)):
+        launch(
+            KERNEL_NATIVE,
+            "gather_gemm_scatter",
+            (blocks(limit, _NATIVE_TILE), blocks(out_channels, _NATIVE_TILE)),
+            (
+                features,
+                weight[offset],
+                pairs.in_rows[offset],
+                pairs.out_rows[offset],
+                pairs.counts[offset:],
+                in_channels,
+                out_channels,
+                sums,
+            ),
+            HALF=half,
+        )
+    arguments = (sums, bias, residual, out, count, limit, out_channels, int(relu))
+    launch(KERNEL_NATIVE, "finish", (blocks(limit * out_channels),), arguments, HALF=half)
+
+
+def _padded(array: Any, width: int) -> Any:
+    import cupy
+
+    rows, channels = array.shape
+    if channels == width:
+        return aligned(array)
+    padded = cupy.zeros((rows, width), dtype=array.dtype)
+    padded[:, :channels] = array
+    return padded

@@ -1,0 +1,169 @@
+"""The CUDA sources of this package, and how the host launches them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...device import KernelFile
+from ..geometry import ConvGeometry, Triple
+
+_PACKAGE = "radius_fps_ros.sparse.cuda"
+_TYPES = ((("HALF", 0),), (("HALF", 1),))
+
+
+@dataclass(frozen=True)
+class GemmTile:
+    """Shape of one block of the implicit GEMM: output rows and channels, its warps, and its copy pipeline."""
+
+    rows: int
+    columns: int
+    warps_m: int
+    warps_n: int
+    depth: int
+    span: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps_m * self.warps_n
+
+    def shared_bytes(self, volume: int) -> int:
+        """Dynamic shared memory of a block that convolves with ``volume`` kernel offsets."""
+        stages = 64 * self.depth * self.span * (self.rows + self.columns)
+        return stages + 4 * volume * self.rows + 4 * volume + volume * self.rows // 32
+
+    def macros(self, half: bool) -> dict[str, int]:
+        """The macros that ``implicit_gemm.cu`` wants."""
+        return {
+            "HALF": int(half),
+            "ROWS": self.rows,
+            "COLS": self.columns,
+            "WARPS_M": self.warps_m,
+            "WARPS_N": self.warps_n,
+            "DEPTH": self.depth,
+            "SPAN": self.span,
+        }
+
+
+# By number of output channels of a block: tiles from the smallest to the largest. Large tiles read the weights less
+# often, small ones fill the device when there are few rows.
+GEMM_TILES: dict[int, tuple[GemmTile, ...]] = {
+    16: (GemmTile(64, 16, 4, 1, 4, 1), GemmTile(128, 16, 4, 1, 4, 1)),
+    32: (GemmTile(64, 32, 4, 1, 4, 1), GemmTile(128, 32, 4, 1, 4, 1)),
+    64: (GemmTile(32, 64, 2, 2, 4, 1), GemmTile(64, 64, 2, 2, 4, 1)),
+    128: (GemmTile(32, 128, 1, 4, 4, 1), GemmTile(64, 128, 2, 4, 4, 1)),
+}
+
+KERNEL_RULEBOOK = KernelFile(_PACKAGE, "rulebook.cu")
+KERNEL_VOXELIZE = KernelFile(_PACKAGE, "voxelize.cu")
+KERNEL_NATIVE = KernelFile(_PACKAGE, "native.cu", variants=_TYPES)
+KERNEL_INTERPOLATE = KernelFile(_PACKAGE, "interpolate.cu", variants=_TYPES)
+KERNEL_LOAD_FEATURES = KernelFile(
+    _PACKAGE,
+    "load_features.cu",
+    variants=tuple((("HALF_IN", half_in), ("HALF_OUT", half_out)) for half_in in (0, 1) for half_out in (0, 1)),
+)
+KERNEL_IMPLICIT_GEMM = KernelFile(
+    _PACKAGE,
+    "implicit_gemm.cu",
+    variants=tuple(
+        tuple(tile.macros(bool(half)).items()) for half in (0, 1) for tiles in GEMM_TILES.values() for tile in tiles
+    ),
+)
+KERNELS = (
+    KERNEL_RULEBOOK,
+    KERNEL_VOXELIZE,
+    KERNEL_NATIVE,
+    KERNEL_INTERPOLATE,
+    KERNEL_LOAD_FEATURES,
+    KERNEL_IMPLICIT_GEMM,
+)
+
+THREADS = 256
+NULL = np.uint64(0)
+
+_GEOMETRY = np.dtype(
+    [(name, np.int32, 3) for name in ("kernel", "stride", "padding", "dilation", "in_shape", "out_shape")]
+)
+_TRIVIAL = ConvGeometry.make(1)
+
+
+def geometry_argument(in_shape: Triple, geometry: ConvGeometry = _TRIVIAL) -> Any:
+    """The ``Geometry`` of ``sites.cuh``, to be passed by value."""
+    values = (geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation)
+    return np.array((*values, in_shape, geometry.output_shape(in_shape)), dtype=_GEOMETRY)
+
+
+def blocks(items: int, threads: int = THREADS) -> int:
+    """Blocks of ``threads`` for ``items``; at least one, because an empty grid cannot be launched."""
+    return max(1, -(-items // threads))
+
+
+def aligned(array: Any) -> Any:
+    """The array, contiguous and at an address that 16-byte loads accept; copied only when it is not."""
+    import cupy
+
+    array = cupy.ascontiguousarray(array)
+    return array if array.data.ptr % 16 == 0 else array.copy()
+
+
+def launch(
+    kernel: KernelFile,
+    name: str,
+    grid: tuple[int, ...],
+    arguments: tuple[Any, ...],
+    *,
+    threads: int = THREADS,
+    shared: int = 0,
+    **macros: int,
+) -> None:
+    """Launch ``name`` of ``kernel`` on the current stream; Python integers go as int32, ``None`` as a null pointer."""
+    import cupy
+
+    function = _function(kernel, name, tuple(sorted(macros.items())), shared, cupy.cuda.Device().id)
+    converted = tuple(
+        np.int32(a) if type(a) is int else NULL if a is None else a  # CuPy would pass int64
+        for a in arguments
+    )
+    function(grid, (threads,), converted, shared_mem=shared)
+
+
+@functools.cache
+def _function(kernel: KernelFile, name: str, macros: tuple[tuple[str, int], ...], shared: int, device: int) -> Any:
+    function = kernel.load(**dict(macros)).get_function(name)
+    if shared > 48 * 1024:  # more than every device grants unasked
+        function.max_dynamic_shared_size_bytes = max(shared, function.max_dynamic_shared_size_bytes)
+    return function
+
+
+@functools.cache
+def _limits(device: int) -> tuple[int, int]:
+    import cupy
+
+    attributes = cupy.cuda.Device(device).attributes
+    return attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
+
+
+def shared_limit() -> int:
+    """Shared memory that a block may have on the current device, in bytes."""
+    import cupy
+
+    return _limits(cupy.cuda.Device().id)[0]
+
+
+def multiprocessors() -> int:
+    """Multiprocessors of the current device."""
+    import cupy
+
+    return _limits(cupy.cuda.Device().id)[1]
+
+
+def has_tensor_cores() -> bool:
+    """Whether ``implicit_gemm.cu`` runs here: compute capability 8.0 or newer."""
+    import cupy
+
+    return int(cupy.cuda.Device().compute_capability) >= 80
