@@ -48,3 +48,7 @@ class Engine(Protocol):
 
     def warm_up(self) -> None:
         """Compile or load everything `run` may need."""
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of the workspaces held between calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 import time
 from typing import Any
 
@@ -14,6 +15,19 @@ from .engine import METHODS, Engine, RawSample
 from .result import SamplingResult, SamplingStats
 
 ON_DUPLICATES = ("truncate", "pad", "error")
+
+MAX_KEPT_BYTES = 64 << 20
+"""`farthest_point_sampling` keeps its workspaces up to this size, about 1.5 million points on the CPU."""
+
+
+class _Last(threading.local):
+    """The sampler of the last call in this Python thread: fresh memory costs as much time as sampling does."""
+
+    def __init__(self) -> None:
+        self.samplers: dict[str, Sampler] = {}
+
+
+_last = _Last()
 
 
 def farthest_point_sampling(
@@ -52,8 +66,11 @@ def farthest_point_sampling(
         InputError: an argument cannot be used, or ``on_duplicates="error"`` met too few distinct points.
         BackendError: the backend asked for cannot run here.
     """
-    sampler = Sampler(backend=backend, method=method, threads=threads)
-    return sampler(points, n_samples, start=start, on_duplicates=on_duplicates)
+    arguments = repr((backend, method, threads))
+    sampler = _last.samplers.pop(arguments, None) or Sampler(backend=backend, method=method, threads=threads)
+    result = sampler(points, n_samples, start=start, on_duplicates=on_duplicates)
+    _last.samplers = {arguments: sampler} if sampler.workspace_bytes <= MAX_KEPT_BYTES else {}
+    return result
 
 
 class Sampler:
@@ -92,7 +109,7 @@ class Sampler:
         begin = time.perf_counter()
         if on_duplicates not in ON_DUPLICATES:
             raise InputError(f"on_duplicates must be one of {', '.join(ON_DUPLICATES)}, not {on_duplicates!r}")
-        points = points if is_cupy_array(points) else np.asarray(points)
+        points = points if is_cupy_array(points) else _as_array(points)
         _check_points(points)
         choice = select_backend(self._backend, points)
         if choice.name == "cpu" and is_cupy_array(points):
@@ -122,6 +139,11 @@ class Sampler:
                 threads=raw.threads,
             ),
         )
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes held between calls, on the CPU and on the device together."""
+        return self._staging.nbytes + sum(engine.workspace_bytes for engine in self._engines.values())
 
     def _engine(self, choice: BackendChoice) -> Engine:
         if choice.name not in self._engines:
@@ -160,6 +182,13 @@ def _integer(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise InputError(f"{name} must be an integer, not {value!r}") from None
+
+
+def _as_array(points: Any) -> np.ndarray:
+    try:
+        return np.asarray(points)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"points must be an (N, 3) array: {error}") from error
 
 
 def _check_points(points: Any) -> None:

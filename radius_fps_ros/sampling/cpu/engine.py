@@ -11,6 +11,10 @@ from .lookahead import sample_lookahead
 from .radius import sample_radius
 from .workspace import Workspace
 
+# Measured crossover: below either, sorting the points costs more than pruning saves.
+BRUTE_DISTANCES = 1 << 20
+BRUTE_SAMPLES = 32
+
 
 class CpuEngine:
     """Samples NumPy clouds with Numba kernels; see `radius_fps_ros.sampling.engine.Engine`."""
@@ -24,7 +28,8 @@ class CpuEngine:
         """See `Engine.run`."""
         method = self._method
         if method == "auto":
-            method = "lookahead"
+            few = n_samples <= BRUTE_SAMPLES or len(points) * n_samples <= BRUTE_DISTANCES
+            method = "brute" if few else "lookahead"
         if method == "brute":
             return sample_brute(points, n_samples, start, self._workspace)
         if method == "radius":
@@ -33,7 +38,13 @@ class CpuEngine:
 
     def warm_up(self) -> None:
         """Compile, or load from Numba's cache on disk, every kernel that `run` may need."""
-        self.run(np.eye(3, dtype=np.float32), 3, 0)
+        points = np.eye(3, dtype=np.float32)
+        if self._method in ("auto", "brute"):
+            sample_brute(points, 3, 0, self._workspace)
+        if self._method in ("auto", "lookahead"):
+            sample_lookahead(points, 3, 0, self._workspace, 1)
+        if self._method == "radius":
+            sample_radius(points, 3, 0, self._workspace, 1)
 
     @property
     def workspace_bytes(self) -> int:

@@ -208,18 +208,28 @@ def _top_of_group(blocks, rows, boxes, group):
     place = np.uintp(0)
     for v in range(GROUP):
         if boxes[keys + np.uintp(v)] == key:
-            first = (group * np.uintp(GROUP) + np.uintp(v)) * np.uintp(VOXEL)
-            base = first * np.uintp(4)
-            best = np.int32(NO_ROW)
-            for lane in range(VOXEL):
-                here = blocks[base + np.uintp(3 * VOXEL) + np.uintp(lane)] == key
-                best = min(best, rows[first + np.uintp(lane)] if here else np.int32(NO_ROW))
-            if best < row:
-                row = best
-                lane_of_best = np.int32(VOXEL)
-                for lane in range(VOXEL):
-                    lane_of_best = min(
-                        lane_of_best, np.int32(lane) if rows[first + np.uintp(lane)] == best else np.int32(VOXEL)
-                    )
-                place = base + np.uintp(lane_of_best)
+            voxel = group * np.uintp(GROUP) + np.uintp(v)
+            lane = _lane_with(blocks, rows, voxel, key)
+            if rows[voxel * np.uintp(VOXEL) + lane] < row:
+                row = rows[voxel * np.uintp(VOXEL) + lane]
+                place = voxel * np.uintp(VOXEL_STRIDE) + lane
     return (np.int64(key) << 32) | (np.int64(ROW_MASK) - np.int64(row)), place
+
+
+@njit
+def _lane_with(blocks, rows, voxel, key):
+    """The lane of a voxel whose key is ``key``; of several the one with the smallest row."""
+    keys = voxel * np.uintp(VOXEL_STRIDE) + np.uintp(3 * VOXEL)
+    first = np.int32(VOXEL)
+    last = np.int32(-1)
+    for lane in range(VOXEL):
+        here = blocks[keys + np.uintp(lane)] == key
+        first = min(first, np.int32(lane) if here else np.int32(VOXEL))
+        last = max(last, np.int32(lane) if here else np.int32(-1))
+    best = np.uintp(first)
+    if first != last:
+        for lane in range(first + 1, last + 1):
+            at = np.uintp(lane)
+            if blocks[keys + at] == key and rows[voxel * np.uintp(VOXEL) + at] < rows[voxel * np.uintp(VOXEL) + best]:
+                best = at
+    return best

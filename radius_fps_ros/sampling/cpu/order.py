@@ -21,7 +21,7 @@ NOT_FINITE = 1 << (2 * DIGIT_BITS - 1)  # above every cell's code: such rows com
 ROW_MASK = 0xFFFFFFFF
 CODE_SHIFT = 32
 
-_SAMPLE = 1024
+_SAMPLE = 256
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class SphericalGrid:
 
         Its centre is the origin, the sensor of a scan, where the cloud surrounds it, else the box point nearest to it.
         """
-        sample = _finite_sample(points)
+        sample = _finite_sample(points).astype(np.float64)
         centre = _float32(np.clip(0.0, *_bulk_range(sample)))
-        x, y, z = (sample - centre).T
+        x, y, z = sample - centre[:, None]
         distance = np.sqrt(x * x + y * y + z * z)
         flat = np.abs(x) + np.abs(y)
         along = y / np.maximum(flat, np.finfo(np.float64).tiny)
         azimuth = np.where(x < 0, np.copysign(2.0, y) - along, along)
         sine = z / np.maximum(distance, np.finfo(np.float64).tiny)
-        low, high = _bulk_range(np.stack([distance, sine, azimuth], axis=1))
+        low, high = _bulk_range(np.stack([distance, sine, azimuth]))
         lengths = (high - low) * np.array([1.0, 1.0, math.pi / 2]) * np.array([1.0, *2 * [float(np.median(distance))]])
         cells = _cells_of_equal_side(lengths, max_cells)
         scale = np.array([_scale(float(e), int(c)) for e, c in zip(high - low, cells, strict=True)])
@@ -113,21 +113,22 @@ def sort_by_cell(
 
 
 def _finite_sample(points: np.ndarray) -> np.ndarray:
+    """A few hundred of the finite points, (3, S)."""
     # An odd step: an even one can meet the same beam of a column-wise scan every time.
-    sample = points[:: max(1, len(points) // _SAMPLE) | 1].astype(np.float64)
-    finite = sample[np.isfinite(sample).all(axis=1)]
-    return finite if len(finite) else np.zeros((1, 3))
+    sample = points[:: max(1, len(points) // _SAMPLE) | 1].T
+    finite = np.isfinite(sample).all(axis=0)
+    return sample[:, finite] if finite.any() else np.zeros((3, 1), np.float32)
 
 
-def _bulk_range(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Range of each column, cut where a few outliers would stretch it many times beyond the bulk."""
-    tenth = (len(values) - 1) // 10
-    ranked = np.sort(values, axis=0)
-    low, high = ranked[tenth], ranked[-1 - tenth]
+def _bulk_range(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Range of each row, float64, cut where a few outliers would stretch it many times beyond the bulk."""
+    ranked = np.sort(rows, axis=1)
+    tenth = (ranked.shape[1] - 1) // 10
+    first, low, high, last = (ranked[:, i].astype(np.float64) for i in (0, tenth, -1 - tenth, -1))
     reach = 4 * (high - low).max()
     if reach == 0:
-        return ranked[0], ranked[-1]
-    return np.maximum(ranked[0], low - reach), np.minimum(ranked[-1], high + reach)
+        return first, last
+    return np.maximum(first, low - reach), np.minimum(last, high + reach)
 
 
 def _float32(values: np.ndarray) -> np.ndarray:
