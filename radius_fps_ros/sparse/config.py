@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from .voxel_grid import VoxelGrid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,7 @@ class BackboneConfig:
     out_channels: int = 128
 
     def __post_init__(self) -> None:
+        VoxelGrid.make(self.point_cloud_range, self.voxel_size)
         _counts("channels", self.channels, 4, minimum=1)
         _counts("blocks", self.blocks, 4, minimum=0)
         _counts("out_channels, max_voxels, max_points_per_voxel", self._caps(), 3, minimum=1)

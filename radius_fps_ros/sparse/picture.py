@@ -21,33 +21,36 @@ def draw_sites(maps: Mapping[str, SparseTensor], path: str | Path, *, sample: in
     Raises:
         InputError: nothing to draw, no such sample, or the file cannot be written.
     """
-    from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     if not maps:
         raise InputError("maps hold no tensor to draw")
-    figure = Figure(figsize=(5 * len(maps), 5.4), layout="constrained")
-    for axes, (name, tensor) in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps.items(), strict=True):
+    columns = min(3, len(maps))
+    rows = -(-len(maps) // columns)
+    figure = Figure(figsize=(6 * columns, 5.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in panels[len(maps) :]:
+        spare.set_axis_off()
+    for axes, (name, tensor) in zip(panels, maps.items(), strict=False):
         if not 0 <= sample < tensor.batch_size:
             raise InputError(f"sample must be below the batch size {tensor.batch_size}, not {sample}")
         indices = tensor.indices.get() if is_cupy_array(tensor.indices) else tensor.indices
         sites = indices[indices[:, 0] == sample]
         _, height, width = tensor.spatial_shape
         x_edges, y_edges, unit = _edges(tensor, width, 2), _edges(tensor, height, 1), _unit(tensor)
-        columns, counts = np.unique(sites[:, 2:], axis=0, return_counts=True)
+        towers, counts = np.unique(sites[:, 2:], axis=0, return_counts=True)
         # One marker for each occupied column: drawing the whole plane would cost its area, not its sites.
-        x = x_edges[0] + (columns[:, 1] + 0.5) * (x_edges[1] - x_edges[0]) / width
-        y = y_edges[0] + (columns[:, 0] + 0.5) * (y_edges[1] - y_edges[0]) / height
-        highest = max(2, int(counts.max(initial=1)))
+        x = x_edges[0] + (towers[:, 1] + 0.5) * (x_edges[1] - x_edges[0]) / width
+        y = y_edges[0] + (towers[:, 0] + 0.5) * (y_edges[1] - y_edges[0]) / height
         side = 72 * 4.2 / max(width, height)
-        marks = axes.scatter(
-            x, y, c=counts, s=max(0.15, side * side), marker="s", linewidths=0, cmap="viridis", norm=LogNorm(1, highest)
-        )
+        highest = max(2, int(counts.max(initial=1)))
+        marks = axes.scatter(x, y, c=counts, s=max(0.3, side * side), marker="s", linewidths=0, vmin=1, vmax=highest)
         axes.set(
             xlim=x_edges, ylim=y_edges, aspect="equal", title=f"{name}: {len(sites)} sites",
             xlabel=f"x [{unit}]", ylabel=f"y [{unit}]",
         )  # fmt: skip
-        figure.colorbar(marks, ax=axes, label="sites along z", shrink=0.8)
+        figure.colorbar(marks, ax=axes, label="sites along z", ticks=MaxNLocator(integer=True))
     try:
         figure.savefig(path, dpi=110, format="png")
     except OSError as error:

@@ -19,6 +19,14 @@ def _cells(low: float, high: float, size: float) -> int:
     return nearest if abs(cells - nearest) < 1e-4 else math.ceil(cells)
 
 
+def _numbers(values: Sequence[float]) -> list[float]:
+    """The values as floats; empty, which no check lets pass, when one of them is no number."""
+    try:
+        return [float(v) for v in values]
+    except (TypeError, ValueError):
+        return []
+
+
 @dataclass(frozen=True)
 class VoxelGrid:
     """A half-open range [minimum, maximum) in metres, cut into voxels; all in (x, y, z) order."""
@@ -34,8 +42,7 @@ class VoxelGrid:
         Raises:
             InputError: wrong count, not finite, an empty range, or a voxel size that is not positive.
         """
-        bounds = [float(v) for v in point_cloud_range]
-        size = [float(v) for v in voxel_size]
+        bounds, size = _numbers(point_cloud_range), _numbers(voxel_size)
         if len(bounds) != 6 or not all(map(math.isfinite, bounds)) or any(bounds[i] >= bounds[i + 3] for i in range(3)):
             raise InputError(
                 f"point_cloud_range must be (x0, y0, z0, x1, y1, z1) with each minimum below its maximum, "
