@@ -9,35 +9,40 @@ import numpy.typing as npt
 
 Points = npt.NDArray[np.float32]
 
+BACKGROUND, INK, POINTS, SAMPLES, SENSOR = "#10141a", "#dbe2ea", "#75869a", "#ffb000", "#4cc2ff"
 
-def save_picture(path: Path, points: Points, samples: Points, title: str, half_width: float = 50.0) -> None:
-    """Write a PNG: ``points`` (N, 3) grey by height, ``samples`` (M, 3) in colour, x to the right, metres.
+
+def save_picture(path: Path, points: Points, samples: Points, title: str) -> None:
+    """Write a PNG: the points in grey, the samples in colour, the middle of the samples in view.
 
     Args:
         path: the PNG file; its folder is created.
         points: (N, 3) the whole cloud [m].
-        samples: (M, 3) the sampled points [m].
+        samples: (M, 3) the sampled points [m], finite; at least one.
         title: the picture's heading.
-        half_width: half the length of the square shown around the sensor [m].
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display needed, and no global state
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 11), dpi=110, facecolor="#10141a", layout="constrained")
+    low, high = np.percentile(samples[:, :2], (6, 94), axis=0)
+    width, height = np.maximum(high - low, 1.0) * 1.25
+    centre = (low + high) / 2
+    figure = Figure(figsize=(14, float(np.clip(13 * height / width + 1.2, 4, 14))), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot(facecolor="#10141a")
-    finite = points[np.isfinite(points).all(axis=1)]
-    low, high = np.percentile(finite[:, 2], (2, 98)) if len(finite) else (0.0, 1.0)
+    figure.set_facecolor(BACKGROUND)
+    axes = figure.add_subplot(facecolor=BACKGROUND)
     axes.scatter(
-        *finite[:, :2].T, c=finite[:, 2], s=0.4, cmap="Greys_r", vmin=low - (high - low), vmax=high, linewidths=0
+        *points[np.isfinite(points).all(axis=1), :2].T, s=1.6, c=POINTS, linewidths=0, label=f"{len(points):,} points"
     )
-    axes.scatter(*samples[:, :2].T, s=5, c="#ffb000", linewidths=0, label=f"{len(samples):,} samples")
-    axes.scatter([0], [0], marker="^", s=70, c="#4cc2ff", label="sensor")
-    axes.set(xlim=(-half_width, half_width), ylim=(-half_width, half_width), aspect="equal")
-    axes.set_xlabel("x [m]", color="#c8d0d8")
-    axes.set_ylabel("y [m]", color="#c8d0d8")
-    axes.set_title(title, color="#eef2f6")
-    axes.tick_params(colors="#c8d0d8")
-    axes.legend(loc="upper right", facecolor="#1b222b", labelcolor="#eef2f6", edgecolor="none")
+    axes.scatter(*samples[:, :2].T, s=4.5, c=SAMPLES, linewidths=0, label=f"{len(samples):,} samples")
+    axes.scatter([0], [0], marker="^", s=50, c=SENSOR, label="sensor")
+    axes.set_xlim(centre[0] - width / 2, centre[0] + width / 2)
+    axes.set_ylim(centre[1] - height / 2, centre[1] + height / 2)
+    axes.set_aspect("equal")
+    axes.set_title(title, color=INK)
+    axes.set_xlabel("x [m]", color=INK)
+    axes.set_ylabel("y [m]", color=INK)
+    axes.tick_params(colors=INK)
+    axes.legend(loc="upper right", markerscale=2, facecolor="#1b222b", labelcolor=INK, edgecolor="none")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -80,8 +81,15 @@ def differences(exchange: Exchange) -> str | None:
     return None
 
 
-def run_stream(console: Console, node: NodeProcess, seconds: float, bag: Path | None) -> tuple[StreamMonitor, str]:
-    """Bring the node up, send the stream, and wait for the answers; also returns the words for what was sent."""
+def recorded_stream(bag: Path, seconds: float) -> tuple[list[StreamFrame], str]:
+    """The clouds of a bag, repeated to fill ``seconds``, and words for them."""
+    frames = list(bag_frames(bag))
+    topics = ", ".join(sorted({frame.topic for frame in frames}))
+    return repeated(frames, seconds), f"{len(frames)} clouds of {topics} from {bag.name}, repeated"
+
+
+def run_stream(console: Console, node: NodeProcess, make_frames: Callable[[], list[StreamFrame]]) -> StreamMonitor:
+    """Bring the node up, send the stream, and wait for the answers; frames are made while the node's process starts."""
     ros = rclpy.create_node("radius_fps_demo", namespace=NAMESPACE)
     executor = SingleThreadedExecutor()
     executor.add_node(ros)
@@ -89,14 +97,7 @@ def run_stream(console: Console, node: NodeProcess, seconds: float, bag: Path | 
     spinner.start()
     try:
         monitor = StreamMonitor(ros, PERCEPTION)
-        frames = list(bag_frames(bag)) if bag else list(street_frames(round(seconds * 10)))
-        if bag:
-            topics = ", ".join(sorted({frame.topic for frame in frames}))
-            what = f"{len(frames)} clouds of {topics} from {bag.name}, repeated"
-            frames = repeated(frames, seconds)
-        else:
-            what = "the synthetic 64-beam street at 10 Hz"
-        console.print(f"Stream: {what}. Configuring the node (the first run compiles) ...")
+        frames = make_frames()
         node.bring_up(ros, PERCEPTION)
         if not monitor.wait_until_connected():
             raise RadiusFpsError("the node did not connect to the demo's topics within 10 s")
@@ -108,7 +109,7 @@ def run_stream(console: Console, node: NodeProcess, seconds: float, bag: Path | 
                 live.update(live_table(monitor.exchanges))
             monitor.wait_for_answers(timeout=5.0)
             live.update(live_table(monitor.exchanges))
-        return monitor, what
+        return monitor
     finally:
         executor.shutdown(timeout_sec=1.0)
         spinner.join(1.0)
@@ -146,7 +147,7 @@ def summarize(console: Console, monitor: StreamMonitor, picture: Path) -> bool:
 
 
 @click.command()
-@click.option("--bag", type=click.Path(exists=True, path_type=Path), help="Replay this bag instead of the street.")
+@click.option("--bag", type=click.Path(path_type=Path), help="Replay this bag instead of the street.")
 @click.option("--seconds", default=10.0, show_default=True, help="Length of the stream.")
 @click.option("--samples", default=4096, show_default=True, help="Samples a frame.")
 @click.option("--picture", type=click.Path(path_type=Path), default=Path("out/demo.png"), show_default=True)
@@ -155,10 +156,13 @@ def main(bag: Path | None, seconds: float, samples: int, picture: Path) -> None:
     console = Console()
     use_large_cloud_transport()
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # a demo has no business on the robot's network
-    rclpy.init()
     try:
+        # A bag is read before anything starts, so that one that cannot be read is said at once.
+        recorded, words = recorded_stream(bag, seconds) if bag else ([], "the synthetic 64-beam street at 10 Hz")
+        console.print(f"Stream: {words}. Configuring the node (the first run compiles) ...")
+        rclpy.init()
         with NodeProcess("perception_node", namespace=NAMESPACE, parameters={"n_samples": samples}) as node:
-            monitor, _ = run_stream(console, node, seconds, bag)
+            monitor = run_stream(console, node, lambda: recorded or list(street_frames(round(seconds * 10))))
             code = node.stop()
         complete = summarize(console, monitor, picture)
         if code != 0:
