@@ -36,7 +36,7 @@ def read_pcd(path: Path) -> npt.NDArray[np.void]:
     # pypcd4 raises TypeError and RuntimeError where decompression fails; its header errors are ValueErrors.
     except (ValueError, TypeError, RuntimeError, KeyError) as error:
         raise InputError(f"{path} is not a readable PCD file: {_reason(error)}") from error
-    points = np.atleast_1d(cloud.pc_data)  # pypcd4 gives a single ascii point no dimension
+    points = cloud.pc_data.reshape(-1)  # pypcd4 gives a single ascii point no dimension, and old ones no points two
     if len(points) != metadata.points:
         raise InputError(f"{path} holds {len(points)} points, but its header claims {metadata.points}: it is damaged")
     return _named(points, metadata)
