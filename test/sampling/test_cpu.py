@@ -28,7 +28,7 @@ def test_random_clouds(sampler):
 
 @pytest.mark.parametrize("method", ["radius", "lookahead"])
 def test_a_lidar_scan_prepared_by_several_threads(method):
-    points = lidar_like(np.random.default_rng(1), 130_000)
+    points = lidar_like(np.random.default_rng(1), 310_000)
     points[::97] = np.nan
     three = Sampler(backend="cpu", method=method, threads=3)
     assert three(points, 200, start=1).stats.threads == 3

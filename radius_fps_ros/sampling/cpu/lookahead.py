@@ -19,7 +19,7 @@ from numba import njit
 from ..engine import RawSample
 from .arithmetic import INFINITE, as_bits, as_float, bound_bits, update_run
 from .order import ROW_MASK, CartesianGrid, sort_by_cell
-from .parallel import run_chunks, split
+from .parallel import run_chunks, split, worthwhile_threads
 from .workspace import Workspace
 
 VOXEL = 64  # points: measured against 16 and 32, which cost more in bounds than they save in distances
@@ -29,14 +29,10 @@ GROUP_STRIDE = 7 * GROUP  # in `boxes`: 16 low x, 16 high x, low y, high y, low 
 NO_ROW = 0x7FFFFFFF
 LANES = 16
 
-PARALLEL_POINTS = 100_000
-"""Below this many points the preparation is over before a second thread has started."""
-
 
 def sample_lookahead(points: np.ndarray, n_samples: int, start: int, workspace: Workspace, threads: int) -> RawSample:
     """Sample ``points`` (N, 3) float32; the preparation runs on ``threads`` threads. See `Engine.run`."""
-    if len(points) < PARALLEL_POINTS:
-        threads = 1
+    threads = worthwhile_threads(len(points), threads)
     keyed, n = sort_by_cell(points, CartesianGrid.of(points), workspace, threads)
     voxels = -(-n // VOXEL)
     groups = -(-voxels // GROUP)

@@ -13,6 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+POINTS_PER_THREAD = 100_000
+"""Half a millisecond of preparation: handing less to another thread costs as much as it saves."""
+
+
+def worthwhile_threads(n_points: int, threads: int) -> int:
+    """How many of ``threads`` a cloud of ``n_points`` keeps busy."""
+    return max(1, min(threads, n_points // POINTS_PER_THREAD))
+
 
 @functools.cache
 def _pool(workers: int) -> ThreadPoolExecutor:

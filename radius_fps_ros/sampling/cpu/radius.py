@@ -15,7 +15,7 @@ from numba import njit
 from ..engine import RawSample
 from .arithmetic import INFINITE, as_bits, as_float, bound_bits, update_run
 from .order import CODE_SHIFT, ROW_MASK, SphericalGrid, sort_by_cell
-from .parallel import run_chunks, split
+from .parallel import run_chunks, split, worthwhile_threads
 from .workspace import Workspace
 
 MAX_VOXEL = 64  # points
@@ -25,14 +25,10 @@ LANES = 16  # voxels whose bounds are one vector operation
 NO_ROW = 0x7FFFFFFF
 UNKNOWN = -1
 
-PARALLEL_POINTS = 100_000
-"""Below this many points the preparation is over before a second thread has started."""
-
 
 def sample_radius(points: np.ndarray, n_samples: int, start: int, workspace: Workspace, threads: int) -> RawSample:
     """Sample ``points`` (N, 3) float32; the preparation runs on ``threads`` threads. See `Engine.run`."""
-    if len(points) < PARALLEL_POINTS:
-        threads = 1
+    threads = worthwhile_threads(len(points), threads)
     max_cells = max(256, len(points) // 32)  # the paper's rule
     keyed, n = sort_by_cell(points, SphericalGrid.of(points, max_cells), workspace, threads)
     # Each cell and each full voxel within one adds at most one voxel, and each voxel at most one run that is not full.

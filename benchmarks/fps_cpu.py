@@ -1,0 +1,205 @@
+"""Farthest point sampling on the CPU beside fpsample and torch_quickfps, all in one run and in turn.
+
+python benchmarks/fps_cpu.py
+
+The peers come with pip install fpsample==1.0.2 torch==2.13.0 torch_quickfps==2.1.0 and are left out where missing.
+Real scans are read from the folder named by RADIUS_FPS_DATA; without it only synthetic clouds run.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import numpy as np
+from machine import write_results
+from rich.console import Console
+from rich.table import Table
+
+from radius_fps_ros.clouds import decode_cloud, read_cloud
+from radius_fps_ros.clouds.bags import deserialize_cloud, open_bag
+from radius_fps_ros.clouds.synthetic import room_scan, street_scan
+from radius_fps_ros.device import usable_cores
+from radius_fps_ros.sampling import Sampler
+
+HEIGHTS = range(3, 10)  # the peers' h: 2^h buckets
+PROBES = 3
+COLUMNS = ("samples", "threads", "method", "h", "median ms", "min ms", "faster", "by min", "skipped", "greedy order")
+SLOW_RUNS = 3  # of brute, whose time hardly varies
+
+Run = Callable[[], np.ndarray]
+
+
+def clouds() -> dict[str, np.ndarray]:
+    def xyz(records: np.ndarray) -> np.ndarray:
+        return np.stack([records[axis] for axis in "xyz"], axis=1).astype(np.float32)
+
+    found = {
+        "street 65,536": xyz(street_scan(65_536)),
+        "street 120,000": xyz(street_scan(120_000)),
+        "room 65,536": xyz(room_scan(65_536)),
+        "uniform 65,536": np.random.default_rng(0).random((65_536, 3)).astype(np.float32),
+    }
+    folder = os.environ.get("RADIUS_FPS_DATA")
+    if folder:
+        found = {"real 65,536": real_scans(Path(folder), 65_536), **found}
+    return found
+
+
+def real_scans(folder: Path, n_points: int) -> np.ndarray:
+    """The scans of a folder's .bin files and of its bag's last frames, cut at ``n_points``."""
+    scans = [read_cloud(path).xyz for path in sorted(folder.glob("*.bin"))]
+    bag = sorted(path for path in folder.iterdir() if (path / "metadata.yaml").is_file())[0]
+    with open_bag(bag) as messages:
+        frames = [decode_cloud(deserialize_cloud(message.cdr)).xyz for message in messages]
+    return np.concatenate([*scans, *frames[::-1]])[:n_points].astype(np.float32)
+
+
+def peers(points: np.ndarray, n_samples: int, threads: int) -> tuple[dict[str, Callable[[int], Run]], list[str]]:
+    """The importable peers as functions of h, and a sentence for each that is missing."""
+    found: dict[str, Callable[[int], Run]] = {}
+    missing = []
+    try:
+        import fpsample
+
+        found["fpsample kdline"] = lambda h: lambda: fpsample.bucket_fps_kdline_sampling(points, n_samples, h, 0)
+    except ImportError as error:
+        missing.append(f"fpsample is not measured: {error}")
+    try:
+        import torch
+        import torch_quickfps
+
+        torch.set_num_threads(threads)
+        tensor = torch.from_numpy(points)[None]
+        found["torch_quickfps"] = lambda h: lambda: torch_quickfps.sample_idx(tensor, n_samples, h, 0)[0].numpy()
+    except ImportError as error:
+        missing.append(f"torch_quickfps is not measured: {error}")
+    return found, missing
+
+
+def best_height(of_height: Callable[[int], Run]) -> int:
+    times = {}
+    for h in HEIGHTS:
+        run = of_height(h)
+        run()
+        times[h] = min(seconds(run) for _ in range(PROBES))
+    return min(times, key=times.__getitem__)
+
+
+def seconds(run: Run) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def exactness(picks: np.ndarray, points: np.ndarray) -> str:
+    """Whether ``picks`` is the greedy order from its own first index, smallest index first among equals."""
+    picks = np.asarray(picks).astype(np.int64)
+    note = "" if picks[0] == 0 else f"starts at {picks[0]} instead of 0, "
+    exact = Sampler(backend="cpu", method="lookahead")(points, len(picks), start=int(picks[0])).indices
+    differ = np.flatnonzero(picks[: len(exact)] != exact)
+    if len(differ) == 0:
+        return note + "exact"
+    same = len(np.intersect1d(picks, exact))
+    return note + f"differs from sample {differ[0]} on, {same} of {len(picks)} in common"
+
+
+def compare(name: str, points: np.ndarray, n_samples: int, threads: int, runs: int) -> tuple[list[dict], list[str]]:
+    """Time all contenders in turn, ``runs`` times each."""
+    samplers = {m: Sampler(backend="cpu", method=m, threads=threads) for m in ("lookahead", "radius", "brute")}
+    found, missing = peers(points, n_samples, threads)
+    heights = {peer: best_height(of_height) for peer, of_height in found.items()}
+    contenders: dict[str, Run] = {peer: found[peer](h) for peer, h in heights.items()}
+    for method, sampler in samplers.items():
+        sampler.warm_up()
+        contenders[method] = lambda sampler=sampler: sampler(points, n_samples).indices
+    picks = {key: run() for key, run in contenders.items()}
+    times: dict[str, list[float]] = {key: [] for key in contenders}
+    for k in range(runs):
+        for key, run in contenders.items():
+            if key != "brute" or k < SLOW_RUNS:
+                times[key].append(seconds(run))
+    median = {key: float(np.median(values)) * 1e3 for key, values in times.items()}
+    best = {key: min(values) * 1e3 for key, values in times.items()}
+    rival = min(heights, key=lambda peer: median[peer]) if heights else None
+    rows = []
+    for key, values in times.items():
+        row = {
+            "cloud": name,
+            "samples": n_samples,
+            "threads": threads,
+            "method": key,
+            "h": heights.get(key),
+            "median_ms": median[key],
+            "min_ms": best[key],
+            "runs": len(values),
+            "best_peer": rival,
+            "times_faster_than_best_peer": median[rival] / median[key] if rival else None,
+            "times_faster_by_minimum": best[rival] / best[key] if rival else None,
+            "exact": exactness(picks[key], points),
+        }
+        if key in samplers:
+            stats = samplers[key](points, n_samples).stats
+            row |= {"skip_rate": stats.skip_rate, "voxels": stats.voxels, "rounds": stats.rounds}
+            row |= {"threads_used": stats.threads}
+        rows.append(row)
+    return rows, missing
+
+
+@click.command()
+@click.option("--threads", multiple=True, type=click.IntRange(1), help="Default: 1 and all usable cores.")
+@click.option("--samples", multiple=True, type=click.IntRange(1), default=(1024, 4096), show_default=True)
+@click.option("--runs", default=21, show_default=True, type=click.IntRange(1))
+@click.option("--cloud", multiple=True, help="Only clouds whose name contains this.")
+def main(threads: tuple[int, ...], samples: tuple[int, ...], runs: int, cloud: tuple[str, ...]) -> None:
+    """Print a table and write results/fps_cpu.json."""
+    console = Console(width=150)
+    rows: list[dict] = []
+    missing: list[str] = []
+    for name, points in clouds().items():
+        if cloud and not any(part in name for part in cloud):
+            continue
+        table = Table(title=name)
+        for column in (
+            "samples",
+            "threads",
+            "method",
+            "h",
+            "median ms",
+            "min ms",
+            "x best peer",
+            "skipped",
+            "greedy order",
+        ):
+            table.add_column(column, justify="left" if column in ("method", "greedy order") else "right")
+        for n_samples in samples:
+            for count in threads or sorted({1, usable_cores()}):
+                new, missing = compare(name, points, n_samples, count, runs)
+                rows += new
+                for row in new:
+                    ratio, by_min = row["times_faster_than_best_peer"], row["times_faster_by_minimum"]
+                    skip = row.get("skip_rate")
+                    table.add_row(
+                        f"{n_samples:,}",
+                        str(row.get("threads_used", count)),
+                        row["method"],
+                        str(row["h"] or ""),
+                        f"{row['median_ms']:.2f}",
+                        f"{row['min_ms']:.2f}",
+                        f"{ratio:.2f} x" if ratio else "",
+                        f"{by_min:.2f} x" if by_min else "",
+                        "" if skip is None else f"{100 * skip:.1f} %",
+                        row["exact"],
+                    )
+                table.add_section()
+        console.print(table)
+    for sentence in missing:
+        console.print(sentence)
+    console.print(f"written to {write_results('fps_cpu', rows, peers_missing=missing)}")
+
+
+if __name__ == "__main__":
+    main()
