@@ -27,37 +27,43 @@ def build_rulebook(
     """See ``radius_fps_ros.sparse.build_rulebook``; the sites are already checked."""
     out_shape = geometry.output_shape(spatial_shape)
     keys, rows = sort_sites(indices, spatial_shape)
-    kernel, stride, padding, dilation = geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation
+    window = (geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation)
     if geometry.subm:
-        out_indices, out_keys, out_rows = indices, keys, rows
+        out_indices, columns = indices, rows
+        sites = np.ascontiguousarray(indices[rows])
     else:
-        candidates = np.empty(len(keys) * geometry.volume, dtype=np.int64)
-        count = _reach(keys, spatial_shape, out_shape, kernel, stride, padding, dilation, candidates)
-        out_keys = _unique(candidates[:count])
-        out_indices = np.empty((len(out_keys), 4), dtype=np.int32)
-        decode(out_keys, out_shape, out_indices)
-        out_rows = np.arange(len(out_keys), dtype=np.int32)
-    neighbours = np.empty((geometry.volume, len(out_keys)), dtype=np.int32)
-    window = (kernel, stride, padding, dilation)
+        out_indices = sites = _output_sites(keys, spatial_shape, out_shape, geometry)
+        columns = np.arange(len(sites), dtype=np.int32)
+    symmetric = geometry.subm and all(size % 2 for size in geometry.kernel_size)
+    neighbours = np.full((geometry.volume, len(sites)), -1, dtype=np.int32)
     with numba_threads(None):
         if grid is None:
-            _sweep(keys, rows, out_keys, out_rows, spatial_shape, out_shape, *window, neighbours)
+            _sweep(keys, rows, sites, columns, spatial_shape, *window, symmetric, neighbours)
         else:
             check_grid(grid, spatial_shape, batch_size)
             cells = grid.reshape(-1)
             cells[keys] = rows
             try:
-                _look_up(cells, out_keys, out_rows, spatial_shape, out_shape, *window, neighbours)
+                _look_up(cells, sites, columns, spatial_shape, *window, neighbours)
             finally:
                 cells[keys] = -1
     return Rulebook(geometry, indices, spatial_shape, out_indices, out_shape, neighbours)
 
 
-def _unique(candidates: NDArray[np.int64]) -> NDArray[np.int64]:
-    candidates.sort()
-    first = np.ones(len(candidates), dtype=np.bool_)
-    np.not_equal(candidates[1:], candidates[:-1], out=first[1:])
-    return candidates[first]
+def _output_sites(
+    keys: NDArray[np.int64], shape: Triple, out_shape: Triple, geometry: ConvGeometry
+) -> NDArray[np.int32]:
+    """All outputs (N_out, 4) that the inputs reach, sorted."""
+    window = (geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation)
+    candidates = np.empty(len(keys) * geometry.volume, dtype=np.int64)
+    reached = candidates[: _reach(keys, shape, out_shape, *window, candidates)]
+    reached.sort()
+    first = np.ones(len(reached), dtype=np.bool_)
+    np.not_equal(reached[1:], reached[:-1], out=first[1:])
+    out_keys = reached[first]
+    sites = np.empty((len(out_keys), 4), dtype=np.int32)
+    decode(out_keys, out_shape, sites)
+    return sites
 
 
 @njit(nogil=True, cache=True)
@@ -118,82 +124,87 @@ def _reach(
 def _sweep(
     keys: NDArray[np.int64],
     rows: NDArray[np.int32],
-    out_keys: NDArray[np.int64],
-    out_rows: NDArray[np.int32],
+    sites: NDArray[np.int32],
+    columns: NDArray[np.int32],
     shape: Triple,
-    out_shape: Triple,
     kernel: Triple,
     stride: Triple,
     padding: Triple,
     dilation: Triple,
+    symmetric: bool,
     neighbours: NDArray[np.int32],
 ) -> None:
-    """Fill ``neighbours`` (K, N_out): for each kernel row (kz, ky), walk outputs and input keys forward together."""
+    """Fill ``neighbours`` (K, N_out): for each kernel row (kz, ky), walk outputs and input keys forward together.
+
+    ``keys`` (ascending) belong to the input ``rows``, output ``sites`` (ascending) to the ``columns``. ``symmetric``
+    (submanifold, odd kernel): if offset k brings input i to output o, offset K - 1 - k brings o to i, so the kernel
+    rows after the middle one follow from those before it; ``neighbours`` comes filled with -1 then.
+    """
     depth, height, width = shape
-    size = len(keys)
-    for chunk in prange((len(out_keys) + CHUNK - 1) // CHUNK):
-        first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, len(out_keys))
-        cursors = np.full(kernel[0] * kernel[1], -1, dtype=np.int64)
-        for o in range(first, last):
-            batch, oz, oy, ox = _site(out_keys[o], out_shape)
-            column = out_rows[o]
-            x0 = ox * stride[2] - padding[2]
-            for kz in range(kernel[0]):
-                z = oz * stride[0] - padding[0] + kz * dilation[0]
-                for ky in range(kernel[1]):
-                    y = oy * stride[1] - padding[1] + ky * dilation[1]
-                    line = kz * kernel[1] + ky
-                    offset = line * kernel[2]
-                    if z < 0 or z >= depth or y < 0 or y >= height:
-                        for tap in range(kernel[2]):
-                            neighbours[offset + tap, column] = -1
-                        continue
-                    base = ((batch * depth + z) * height + y) * width
-                    # Clamped into its own row, the start of the window never moves backwards from output to output.
-                    start = base + min(max(x0, 0), width)
-                    cursor = cursors[line]
-                    if cursor < 0:
-                        cursor = np.searchsorted(keys, start)
-                    while cursor < size and keys[cursor] < start:
-                        cursor += 1
-                    cursors[line] = cursor
+    size, outputs, volume = len(keys), len(sites), len(neighbours)
+    lines = kernel[0] * kernel[1]
+    swept = lines // 2 + 1 if symmetric else lines
+    for chunk in prange((outputs + CHUNK - 1) // CHUNK):
+        first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, outputs)
+        for line in range(swept):
+            mirrored = symmetric and line < lines // 2
+            before_z = (line // kernel[1]) * dilation[0] - padding[0]
+            before_y = (line % kernel[1]) * dilation[1] - padding[1]
+            offset = line * kernel[2]
+            cursor = -1
+            for o in range(first, last):
+                column = columns[o]
+                z = np.int64(sites[o, 1]) * stride[0] + before_z
+                y = np.int64(sites[o, 2]) * stride[1] + before_y
+                if z < 0 or z >= depth or y < 0 or y >= height:
                     for tap in range(kernel[2]):
-                        x = x0 + tap * dilation[2]
-                        found = np.int32(-1)
-                        if 0 <= x < width:
-                            while cursor < size and keys[cursor] < base + x:
-                                cursor += 1
-                            if cursor < size and keys[cursor] == base + x:
-                                found = rows[cursor]
-                        neighbours[offset + tap, column] = found
+                        neighbours[offset + tap, column] = -1
+                    continue
+                x0 = np.int64(sites[o, 3]) * stride[2] - padding[2]
+                base = ((np.int64(sites[o, 0]) * depth + z) * height + y) * width
+                # Clamped into its own row, the start of the window never moves backwards from output to output.
+                start = base + min(max(x0, 0), width)
+                if cursor < 0:
+                    cursor = np.searchsorted(keys, start)
+                while cursor < size and keys[cursor] < start:
+                    cursor += 1
+                ahead = cursor
+                for tap in range(kernel[2]):
+                    x = x0 + tap * dilation[2]
+                    found = np.int32(-1)
+                    if 0 <= x < width:
+                        while ahead < size and keys[ahead] < base + x:
+                            ahead += 1
+                        if ahead < size and keys[ahead] == base + x:
+                            found = rows[ahead]
+                            if mirrored:
+                                neighbours[volume - 1 - offset - tap, found] = column
+                    neighbours[offset + tap, column] = found
 
 
 @njit(parallel=True, nogil=True, cache=True)
 def _look_up(
     cells: NDArray[np.int32],
-    out_keys: NDArray[np.int64],
-    out_rows: NDArray[np.int32],
+    sites: NDArray[np.int32],
+    columns: NDArray[np.int32],
     shape: Triple,
-    out_shape: Triple,
     kernel: Triple,
     stride: Triple,
     padding: Triple,
     dilation: Triple,
     neighbours: NDArray[np.int32],
 ) -> None:
-    """Fill ``neighbours`` from a grid that holds the row of every active site."""
+    """Fill ``neighbours``, which comes filled with -1, from a grid that holds the row of every active site."""
     depth, height, width = shape
-    for o in prange(len(out_keys)):
-        batch, oz, oy, ox = _site(out_keys[o], out_shape)
+    for o in prange(len(sites)):
         offset = 0
         for kz in range(kernel[0]):
-            z = oz * stride[0] - padding[0] + kz * dilation[0]
+            z = np.int64(sites[o, 1]) * stride[0] - padding[0] + kz * dilation[0]
             for ky in range(kernel[1]):
-                y = oy * stride[1] - padding[1] + ky * dilation[1]
+                y = np.int64(sites[o, 2]) * stride[1] - padding[1] + ky * dilation[1]
                 for tap in range(kernel[2]):
-                    x = ox * stride[2] - padding[2] + tap * dilation[2]
-                    found = np.int32(-1)
+                    x = np.int64(sites[o, 3]) * stride[2] - padding[2] + tap * dilation[2]
                     if 0 <= z < depth and 0 <= y < height and 0 <= x < width:
-                        found = cells[((batch * depth + z) * height + y) * width + x]
-                    neighbours[offset, out_rows[o]] = found
+                        cell = ((np.int64(sites[o, 0]) * depth + z) * height + y) * width + x
+                        neighbours[offset, columns[o]] = cells[cell]
                     offset += 1

@@ -51,21 +51,25 @@ class Block(sp.SparseModule):
 
 
 class Backbone(nn.Module):
-    def __init__(self):
+    def __init__(self, channels=(16, 32, 64, 128), blocks=(2, 2, 2, 2), out_channels=128):
         super().__init__()
 
-        def down(depth, width, padding, key):
-            conv = sp.SparseConv3d(depth, width, 3, stride=2, padding=padding, bias=False, indice_key=key)
-            return sp.SparseSequential(conv, norm(width), nn.ReLU())
+        def level(number, *first):
+            width = channels[number - 1]
+            return sp.SparseSequential(*first, *(Block(width, f"res{number}") for _ in range(blocks[number - 1])))
 
-        subm = sp.SubMConv3d(4, 16, 3, padding=1, bias=False, indice_key="subm1")
-        self.conv_input = sp.SparseSequential(subm, norm(16), nn.ReLU())
-        self.conv1 = sp.SparseSequential(Block(16, "res1"), Block(16, "res1"))
-        self.conv2 = sp.SparseSequential(down(16, 32, 1, "spconv2"), Block(32, "res2"), Block(32, "res2"))
-        self.conv3 = sp.SparseSequential(down(32, 64, 1, "spconv3"), Block(64, "res3"), Block(64, "res3"))
-        self.conv4 = sp.SparseSequential(down(64, 128, (0, 1, 1), "spconv4"), Block(128, "res4"), Block(128, "res4"))
-        out = sp.SparseConv3d(128, 128, (3, 1, 1), stride=(2, 1, 1), padding=0, bias=False, indice_key="spconv_down2")
-        self.conv_out = sp.SparseSequential(out, norm(128), nn.ReLU())
+        def down(number, padding):
+            depth, width = channels[number - 2 : number]
+            conv = sp.SparseConv3d(depth, width, 3, 2, padding, bias=False, indice_key=f"spconv{number}")
+            return level(number, sp.SparseSequential(conv, norm(width), nn.ReLU()))
+
+        first, last = channels[0], channels[3]
+        subm = sp.SubMConv3d(4, first, 3, padding=1, bias=False, indice_key="subm1")
+        self.conv_input = sp.SparseSequential(subm, norm(first), nn.ReLU())
+        self.conv1 = level(1)
+        self.conv2, self.conv3, self.conv4 = down(2, 1), down(3, 1), down(4, (0, 1, 1))
+        out = sp.SparseConv3d(last, out_channels, (3, 1, 1), (2, 1, 1), 0, bias=False, indice_key="spconv_down2")
+        self.conv_out = sp.SparseSequential(out, norm(out_channels), nn.ReLU())
 
     def forward(self, x):
         x1 = self.conv1(self.conv_input(x))

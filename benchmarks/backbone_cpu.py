@@ -1,0 +1,231 @@
+"""The backbone on the CPU beside spconv's CPU build and dense convolution, all in one run and in turn.
+
+python benchmarks/backbone_cpu.py            (pip install spconv==2.3.8 torch==2.13.0 for the peers)
+
+The real frame is read from the folder named by RADIUS_FPS_DATA; without it only synthetic clouds run. spconv is timed
+with one thread: with two, its CPU build returns wrong rows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from machine import write_results
+from rich.console import Console
+from rich.table import Table
+
+from radius_fps_ros.clouds import Cloud, read_cloud
+from radius_fps_ros.clouds.synthetic import street_scan
+from radius_fps_ros.device import usable_cores
+from radius_fps_ros.sparse import (
+    BackboneConfig,
+    SparseTensor,
+    VoxelResBackBone8x,
+    gather_features,
+    input_features,
+    load_config,
+    voxelize,
+)
+from radius_fps_ros.sparse.plan import network_steps, random_state
+
+ROOT = Path(__file__).parents[1]
+FRAME = "nuscenes_top_34688x5_f32.bin"
+LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4")
+Run = Callable[[], Any]
+
+
+def clouds() -> dict[str, Cloud]:
+    found = {f"street {n:,}": Cloud.of_records(street_scan(n)) for n in (34_688, 120_000)}
+    folder = os.environ.get("RADIUS_FPS_DATA")
+    return {"real 34,688": read_cloud(Path(folder) / FRAME), **found} if folder else found
+
+
+def on_cores(count: int, run: Run) -> Run:
+    """``run`` as a process that may use ``count`` cores would run it."""
+    allowed = sorted(os.sched_getaffinity(0))
+
+    def limited() -> Any:
+        os.sched_setaffinity(0, allowed[:count])
+        try:
+            return run()
+        finally:
+            os.sched_setaffinity(0, allowed)
+
+    return limited
+
+
+def spconv_network(config: BackboneConfig, tensor: SparseTensor) -> Run:
+    """The same network with the same weights in spconv, one thread."""
+    import torch
+
+    torch.set_num_threads(1)
+    sys.path.insert(0, str(ROOT / "test" / "sparse" / "golden"))
+    import spconv.pytorch as sp
+    from make import Backbone
+
+    net = Backbone(config.channels, config.blocks, config.out_channels).eval()
+    steps = network_steps(len(config.fields), config.channels, config.blocks, config.out_channels)
+    net.load_state_dict({k: torch.from_numpy(v) for k, v in random_state(steps, 0).items()}, strict=False)
+    features, indices = torch.from_numpy(tensor.features), torch.from_numpy(tensor.indices)
+    shape = list(tensor.spatial_shape)
+
+    def run() -> Any:
+        with torch.no_grad():
+            return net(sp.SparseConvTensor(features, indices, shape, 1))
+
+    return run
+
+
+def dense_layer(tensor: SparseTensor, threads: int) -> Run:
+    """One 3x3x3 layer of ``tensor``'s width over the whole volume, dense, in PyTorch."""
+    import torch
+
+    width = tensor.features.shape[1]
+    volume = torch.zeros(1, width, *tensor.spatial_shape)
+    batch, z, y, x = tensor.indices.T
+    volume[batch, :, z, y, x] = torch.from_numpy(tensor.features)
+    conv = torch.nn.Conv3d(width, width, 3, padding=1, bias=False)
+
+    def run() -> Any:
+        torch.set_num_threads(threads)
+        with torch.no_grad():
+            return conv(volume)
+
+    return run
+
+
+def measure(contenders: dict[str, Run], runs: int) -> dict[str, list[float]]:
+    """Seconds of each contender, taken in turn after one run to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for k in range(runs + 1):
+        for name, run in contenders.items():
+            begin = time.perf_counter()
+            run()
+            if k:
+                times[name].append(time.perf_counter() - begin)
+    return times
+
+
+def agreement(ours: Any, theirs: Any) -> str:
+    """Whether spconv's result has the same sites, and the largest relative difference of the features."""
+    worst = 0.0
+    for name in (*LEVELS, "encoded"):
+        indices = theirs[name].indices.numpy()
+        order = np.lexsort(indices.T[::-1])
+        if not np.array_equal(indices[order], ours[name].indices):
+            return f"other sites in {name}"
+        found, expected = ours[name].features, theirs[name].features.numpy()[order]
+        worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
+    return f"same sites, features within {worst:.1e}"
+
+
+def compare(cloud: str, points: Cloud, name: str, config: BackboneConfig, runs: int, missing: set[str]) -> list[dict]:
+    xyz, features = points.xyz, input_features(points.records, config.fields)
+    cores = usable_cores()
+    net = VoxelResBackBone8x.from_config(config, backend="cpu")
+
+    def voxels() -> SparseTensor:
+        return voxelize(
+            xyz,
+            features,
+            point_cloud_range=config.point_cloud_range,
+            voxel_size=config.voxel_size,
+            max_voxels=config.max_voxels,
+            max_points_per_voxel=config.max_points_per_voxel,
+            backend="cpu",
+        )
+
+    tensor, samples = voxels(), xyz[:: max(1, len(xyz) // 4096)][:4096]
+
+    def network() -> Any:
+        tensor.rulebooks.clear()
+        return net(tensor)
+
+    maps = network()
+    with_rulebooks = tensor.derived(tensor.features, tensor.indices, tensor.spatial_shape, tensor.scale, tensor.shift)
+    with_rulebooks.rulebooks = dict(tensor.rulebooks)
+    contenders: dict[str, Run] = {
+        "voxelize": voxels,
+        f"network, {cores} cores": network,
+        "network, 1 core": on_cores(1, network),
+        f"network without rulebooks, {cores} cores": lambda: net(with_rulebooks),
+        "features at 4,096 points": lambda: gather_features(maps, samples, levels=LEVELS),
+        f"one layer of level 4, {cores} cores": one_layer(net, maps["x_conv4"]),
+    }
+    notes = {}
+    try:
+        peer = spconv_network(config, tensor)
+        notes["spconv 2.3.8, 1 core"] = agreement(maps, peer())
+        contenders["spconv 2.3.8, 1 core"] = peer
+    except ImportError as error:
+        missing.add(f"spconv is not measured: {error}")
+    try:
+        contenders[f"dense PyTorch layer of level 4, {cores} cores"] = dense_layer(maps["x_conv4"], cores)
+    except ImportError as error:
+        missing.add(f"dense PyTorch is not measured: {error}")
+    times = measure(contenders, runs)
+    sites = maps.stats["sites"]
+    return [
+        {
+            "cloud": cloud,
+            "config": name,
+            "sites": sites,
+            "what": what,
+            "median_ms": 1e3 * float(np.median(values)),
+            "min_ms": 1e3 * min(values),
+            "runs": len(values),
+            "note": notes.get(what, ""),
+        }
+        for what, values in times.items()
+    ]
+
+
+def one_layer(net: VoxelResBackBone8x, tensor: SparseTensor) -> Run:
+    from radius_fps_ros.sparse.cpu.convolve import convolve_packed, pack_weight
+
+    width = tensor.features.shape[1]
+    layer = next(layer for layer in net.layers if layer.weight.shape == (27, width, width) and layer.geometry.subm)
+    rulebook, packed = tensor.rulebook(layer.geometry, "layer"), pack_weight(layer.weight)
+    return lambda: convolve_packed(tensor.features, packed, rulebook.neighbours, layer.bias, None, False)
+
+
+@click.command()
+@click.option("--runs", default=15, show_default=True, type=click.IntRange(1))
+@click.option("--cloud", multiple=True, help="Only clouds whose name contains this.")
+def main(runs: int, cloud: tuple[str, ...]) -> None:
+    """Print a table and write results/backbone_cpu.json."""
+    console = Console(width=150)
+    configs = {name: load_config(ROOT / "config" / f"backbone_{name}.yaml") for name in ("full", "light")}
+    rows: list[dict] = []
+    missing: set[str] = set()
+    load = os.getloadavg()[0]
+    for cloud_name, points in clouds().items():
+        if cloud and not any(part in cloud_name for part in cloud):
+            continue
+        for name, config in configs.items():
+            new = compare(cloud_name, points, name, config, runs, missing)
+            rows += new
+            sites = " / ".join(f"{n:,}" for n in new[0]["sites"].values())
+            table = Table("what", title=f"{cloud_name}, {name} network, sites {sites}")
+            for column in ("median ms", "min ms"):
+                table.add_column(column, justify="right")
+            table.add_column("agreement")
+            for row in new:
+                table.add_row(row["what"], f"{row['median_ms']:.2f}", f"{row['min_ms']:.2f}", row["note"])
+            console.print(table)
+    for sentence in sorted(missing):
+        console.print(sentence)
+    console.print(f"load of the machine before the run: {load:.1f}")
+    path = write_results("backbone_cpu", rows, peers_missing=sorted(missing), load_average=load)
+    console.print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()
