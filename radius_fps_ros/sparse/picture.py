@@ -52,7 +52,8 @@ def draw_sites(maps: Mapping[str, SparseTensor], path: str | Path, *, sample: in
         )  # fmt: skip
         figure.colorbar(marks, ax=axes, label="sites along z", ticks=MaxNLocator(integer=True))
     try:
-        figure.savefig(path, dpi=110, format="png")
+        with open(path, "wb") as file:
+            figure.savefig(file, dpi=100, format="png")
     except OSError as error:
         raise InputError(f"cannot write the picture {path}: {error.strerror or error}") from error
 

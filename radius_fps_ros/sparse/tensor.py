@@ -39,17 +39,21 @@ class SparseTensor:
         grid: Any = None,
         voxel_grid: VoxelGrid | None = None,
         stats: dict[str, Any] | None = None,
+        check: bool = True,
     ) -> None:
         """Check and hold the arrays (no copy).
+
+        ``check=False`` is for sites that this package made: nothing is looked at, so a device is not waited for.
 
         Raises:
             InputError: shapes, types or array libraries do not fit, or a site lies outside the shape.
         """
         shape = triple(spatial_shape, "spatial_shape", minimum=1)
-        check_sites(indices, shape, batch_size)
-        check_features(features, indices)
-        if grid is not None:
-            check_grid(grid, shape, batch_size)
+        if check:
+            check_sites(indices, shape, batch_size)
+            check_features(features, indices)
+            if grid is not None:
+                check_grid(grid, shape, batch_size)
         self.features = features
         self.indices = indices
         self.spatial_shape: Triple = shape
@@ -59,7 +63,7 @@ class SparseTensor:
         self.rulebooks: dict[str, Rulebook] = {}
         self.grid = grid
         self.voxel_grid = voxel_grid
-        self.stats: dict[str, Any] = stats or {}
+        self.stats: dict[str, Any] = {} if stats is None else stats
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -102,12 +106,18 @@ class SparseTensor:
         scale: Triple,
         shift: tuple[float, float, float],
     ) -> SparseTensor:
-        """A tensor with the same rulebooks, batch and grid; the sites come from a rulebook and are not checked."""
-        made = SparseTensor.__new__(SparseTensor)
-        made.features, made.indices, made.spatial_shape = features, indices, shape
-        made.batch_size, made.scale, made.shift = self.batch_size, scale, shift
-        made.rulebooks, made.grid = self.rulebooks, self.grid
-        made.voxel_grid, made.stats = self.voxel_grid, self.stats
+        """A tensor with the same rulebooks, batch and grid over sites that a rulebook made."""
+        made = SparseTensor(
+            features,
+            indices,
+            shape,
+            self.batch_size,
+            grid=self.grid,
+            voxel_grid=self.voxel_grid,
+            stats=self.stats,
+            check=False,
+        )
+        made.scale, made.shift, made.rulebooks = scale, shift, self.rulebooks
         return made
 
     def rulebook(self, geometry: ConvGeometry, indice_key: str | None) -> Rulebook:

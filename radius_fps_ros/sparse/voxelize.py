@@ -82,9 +82,8 @@ def voxelize(
             moved[0], moved[1], tuple(starts), grid, max_voxels, max_points_per_voxel
         )
         made = (means, indices, counts) if xp is cupy else (cupy.asnumpy(means), cupy.asnumpy(indices), counts)
-    return SparseTensor(
-        made[0], made[1], grid.spatial_shape, len(clouds), voxel_grid=grid, stats={**made[2], "backend": choice.name}
-    )
+    stats = {**made[2], "backend": choice.name}
+    return SparseTensor(made[0], made[1], grid.spatial_shape, len(clouds), voxel_grid=grid, stats=stats, check=False)
 
 
 def _check(points: Any, features: Any) -> None:
