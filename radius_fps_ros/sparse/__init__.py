@@ -5,7 +5,7 @@ from .check import check_rulebook
 from .checkpoints import load_weights
 from .config import BackboneConfig, load_config
 from .geometry import ConvGeometry
-from .layers import SparseConv3d, SparseInverseConv3d, SubMConv3d
+from .layers import SparseBasicBlock, SparseConv3d, SparseInverseConv3d, SubMConv3d
 from .network import FeatureMaps
 from .picture import draw_sites
 from .point_features import input_features
@@ -15,12 +15,14 @@ from .summary import summary
 from .tensor import SparseTensor
 from .voxel_grid import VoxelGrid
 from .voxelize import voxelize
+from .weights import fold_batch_norm
 
 __all__ = [
     "BackboneConfig",
     "ConvGeometry",
     "FeatureMaps",
     "Rulebook",
+    "SparseBasicBlock",
     "SparseConv3d",
     "SparseInverseConv3d",
     "SparseTensor",
@@ -30,6 +32,7 @@ __all__ = [
     "build_rulebook",
     "check_rulebook",
     "draw_sites",
+    "fold_batch_norm",
     "gather_features",
     "input_features",
     "load_config",

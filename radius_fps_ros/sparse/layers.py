@@ -172,3 +172,40 @@ class SparseInverseConv3d(_Convolution):
             raise InputError(f"the tensor's sites are not those that the layer of indice_key {self._key!r} wrote")
         backward = forward.inverse()
         return tensor.restored(self._run(tensor, backward, residual), forward)
+
+
+class SparseBasicBlock:
+    """Residual block of two submanifold 3x3x3 convolutions: ``relu(conv2(relu(conv1(x))) + x)``.
+
+    Batch norm, where there was one, is folded into the weights and biases (see ``fold_batch_norm``).
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        indice_key: str | None = None,
+        weights: tuple[Any, Any] = (None, None),
+        biases: tuple[Any, Any] = (None, None),
+        seed: int = 0,
+        algo: str = "auto",
+    ) -> None:
+        """Weights and biases of both convolutions, as for ``SubMConv3d``; both share the rulebook of ``indice_key``."""
+        self.conv1, self.conv2 = (
+            SubMConv3d(
+                channels,
+                channels,
+                3,
+                indice_key=indice_key,
+                weight=weights[i],
+                bias=biases[i],
+                relu=True,
+                seed=seed + i,
+                algo=algo,
+            )
+            for i in range(2)
+        )
+
+    def __call__(self, tensor: SparseTensor) -> SparseTensor:
+        """Features of the same sites."""
+        return self.conv2(self.conv1(tensor), residual=tensor.features)

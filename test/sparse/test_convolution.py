@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from radius_fps_ros.errors import InputError
-from radius_fps_ros.sparse import SparseConv3d, SparseInverseConv3d, SparseTensor, SubMConv3d
+from radius_fps_ros.sparse import SparseBasicBlock, SparseConv3d, SparseInverseConv3d, SparseTensor, SubMConv3d
 
 from .cases import BATCH, GEOMETRIES, SHAPE, SITES
 from .reference import dense_convolution, reference_rulebook, relative_error
@@ -77,6 +77,19 @@ def test_bias_residual_and_relu_are_fused_in_that_order(backend, name, algo):
     assert_equals_dense(
         backend, out, features, indices, weight, geometry, 1e-5, lambda dense: np.maximum(dense + bias + residual, 0)
     )
+
+
+def test_residual_block_is_its_two_convolutions(backend):
+    indices = SITES["random"]()
+    tensor = backend.tensor(drawn(1, len(indices), 8), indices, SHAPE, BATCH)
+    weights, biases = (drawn(2, 27, 8, 8), drawn(3, 27, 8, 8)), (drawn(4, 8), drawn(5, 8))
+    out = SparseBasicBlock(8, indice_key="block", weights=weights, biases=biases)(tensor)
+    assert list(tensor.rulebooks) == ["block"]
+    first = SubMConv3d(8, 8, 3, weight=weights[0], bias=biases[0])(tensor)
+    first = first.replace_features(first.features.clip(0, None))
+    second = SubMConv3d(8, 8, 3, weight=weights[1], bias=biases[1])(first)
+    expected = np.maximum(backend.to_host(second.features) + backend.to_host(tensor.features), 0)
+    assert relative_error(backend.to_host(out.features), expected.astype(np.float64)) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["k3_s2_p1", "k3_s3", "k232_s123_d112", "k311_s211"])
