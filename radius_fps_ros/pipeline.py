@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,14 +40,17 @@ class FrameResult:
     """What one frame became.
 
     Attributes:
-        cloud: the sampled points with all their original fields, in sampling order.
+        sampled: the sampled points with all their original fields, in sampling order.
+        cloud, rows: the decoded cloud and its used rows, ``None`` for all; what features are computed from.
         indices: (M,) int64 rows of the incoming cloud that were sampled.
         points_in, points_used: points in the message, and finite ones inside the region of interest.
         sampling: the sampler's result; its indices refer to the used points.
         milliseconds: per stage, in the order in which they ran.
     """
 
-    cloud: CloudData
+    sampled: CloudData
+    cloud: Cloud
+    rows: npt.NDArray[np.int64] | None
     indices: npt.NDArray[np.int64]
     points_in: int
     points_used: int
@@ -53,17 +58,12 @@ class FrameResult:
     milliseconds: dict[str, float]
 
 
-@dataclass
-class _StageClock:
-    """Milliseconds since the last stage ended."""
-
-    milliseconds: dict[str, float] = field(default_factory=dict)
-    _last: float = field(default_factory=time.perf_counter)
-
-    def end(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.milliseconds[stage] = (now - self._last) * 1e3
-        self._last = now
+@contextmanager
+def stage(milliseconds: dict[str, float], name: str) -> Iterator[None]:
+    """Measure the body into ``milliseconds[name]``."""
+    begin = time.perf_counter()
+    yield
+    milliseconds[name] = (time.perf_counter() - begin) * 1e3
 
 
 class FramePipeline:
@@ -93,18 +93,18 @@ class FramePipeline:
             InputError: the message is malformed, or no point of it can be used.
             BackendError: the device reported a fault.
         """
-        clock = _StageClock()
-        cloud = decode_cloud(message)
-        clock.end("decode")
-        rows = usable_rows(cloud, settings)
-        points = cloud.xyz if rows is None else cloud.xyz[rows]
-        clock.end("crop")
-        sampling = self._sampler(points, min(settings.n_samples, len(points)))
-        indices = sampling.indices if rows is None else rows[sampling.indices]
-        clock.end("sample")
-        sampled = encode_subset(cloud, indices)
-        clock.end("encode")
-        return FrameResult(sampled, indices, len(cloud.xyz), len(points), sampling, clock.milliseconds)
+        milliseconds: dict[str, float] = {}
+        with stage(milliseconds, "decode"):
+            cloud = decode_cloud(message)
+        with stage(milliseconds, "crop"):
+            rows = usable_rows(cloud, settings)
+            points = cloud.xyz if rows is None else cloud.xyz[rows]
+        with stage(milliseconds, "sample"):
+            sampling = self._sampler(points, min(settings.n_samples, len(points)))
+            indices = sampling.indices if rows is None else rows[sampling.indices]
+        with stage(milliseconds, "encode"):
+            sampled = encode_subset(cloud, indices)
+        return FrameResult(sampled, cloud, rows, indices, len(cloud), len(points), sampling, milliseconds)
 
 
 def usable_rows(cloud: Cloud, settings: PipelineSettings) -> npt.NDArray[np.int64] | None:

@@ -19,6 +19,8 @@ class FrameLog:
     refused: int = 0
     deadlines_missed: int = 0
     last_refusal: str = ""
+    features_missed: int = 0
+    last_miss: str = ""
     _finished: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     @property
@@ -36,6 +38,11 @@ class FrameLog:
         """Count a refused frame."""
         self.refused += 1
         self.last_refusal = sentence
+
+    def miss_features(self, sentence: str) -> None:
+        """Count an answered frame that got no features."""
+        self.features_missed += 1
+        self.last_miss = sentence
 
     def rate(self, seconds: float) -> float:
         """Answered frames a second over the last ``seconds``."""

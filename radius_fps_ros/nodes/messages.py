@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from diagnostic_msgs.msg import KeyValue
 from radius_fps_interfaces.msg import FrameStats
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
 
-from ..clouds import CloudData
+from ..clouds import Cloud, CloudData, encode_cloud
 from ..pipeline import FrameResult
 
 
@@ -25,6 +27,11 @@ def cloud_message(data: CloudData, header: Header) -> PointCloud2:
     message.is_dense = data.is_dense
     message.data = data.data
     return message
+
+
+def records_message(records: npt.NDArray[np.void], header: Header) -> PointCloud2:
+    """A PointCloud2 of (N,) structured records with x, y and z."""
+    return cloud_message(encode_cloud(Cloud.of_records(records)), header)
 
 
 def answered_stats(result: FrameResult, header: Header) -> FrameStats:

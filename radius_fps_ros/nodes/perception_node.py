@@ -19,11 +19,12 @@ from rclpy.time import Time
 from sensor_msgs.msg import PointCloud2
 
 from ..errors import InputError, RadiusFpsError
-from ..pipeline import FramePipeline
+from ..frame_features import FeatureExtractor, feature_records
+from ..pipeline import FramePipeline, FrameResult, stage
 from .frame_log import FrameLog
-from .messages import answered_stats, cloud_message, key_values, set_stages
+from .messages import answered_stats, cloud_message, key_values, records_message, set_stages
 from .parameters import ParameterSet
-from .perception_parameters import SPECS, check_together, pipeline_settings
+from .perception_parameters import SPECS, check_together, make_extractor, pipeline_settings
 from .run import run_node
 from .worker import NewestItemWorker
 
@@ -78,15 +79,25 @@ class PerceptionNode(LifecycleNode):
                 backend=values["backend"], method=values["method"], threads=values["threads"] or None
             )
             self._pipeline.warm_up()
+            choice = self._pipeline.backend
+            self._extractor = make_extractor(values, choice.name)
+            if self._extractor is not None:
+                self._extractor.warm_up()
         except RadiusFpsError as error:
             self.get_logger().error(str(error))
             return TransitionCallbackReturn.FAILURE
-        choice = self._pipeline.backend
         self.get_logger().info(
             f"backend {choice.name} ({choice.reason}), ready after {time.perf_counter() - begin:.1f} s"
         )
+        if self._extractor is None:
+            self.get_logger().info(f"features are off (parameter features is {values['features']})")
+        else:
+            self.get_logger().info(f"features come from {self._extractor.network.weights_source}")
         output = QoSProfile(depth=OUTPUT_DEPTH)
         self._sampled = self.create_lifecycle_publisher(PointCloud2, "~/sampled", output)
+        if self._extractor is not None:
+            self._features = self.create_lifecycle_publisher(PointCloud2, "~/features", output)
+            self._voxel_features = self.create_lifecycle_publisher(PointCloud2, "~/voxel_features", output)
         self._stats = self.create_lifecycle_publisher(FrameStats, "~/stats", output)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         # On the steady clock: a paused or looping simulation clock must not silence the diagnostics.
@@ -144,9 +155,11 @@ class PerceptionNode(LifecycleNode):
             return
         self.destroy_timer(self._timer)
         self.destroy_publisher(self._diagnostics)
-        for publisher in (self._sampled, self._stats):
-            self.destroy_lifecycle_publisher(publisher)
-        del self._timer, self._diagnostics, self._sampled, self._stats, self._pipeline
+        for name in ("_sampled", "_stats", "_features", "_voxel_features"):
+            if hasattr(self, name):
+                self.destroy_lifecycle_publisher(getattr(self, name))
+                delattr(self, name)
+        del self._timer, self._diagnostics, self._pipeline, self._extractor
 
     # ---- frames ----
 
@@ -172,19 +185,40 @@ class PerceptionNode(LifecycleNode):
             self.get_logger().error(f"frame failed: {error!r}", exc_info=True)
             self._refuse(frame, f"internal error: {error}")
             return
-        begin = time.perf_counter()
-        self._sampled.publish(cloud_message(result.cloud, header))
-        end = time.perf_counter()
+        # The samples go out before the features are begun: who needs only them does not wait.
+        milliseconds = dict(result.milliseconds)
+        with stage(milliseconds, "publish"):
+            self._sampled.publish(cloud_message(result.sampled, header))
         stats = answered_stats(result, header)
-        set_stages(stats, result.milliseconds | {"publish": (end - begin) * 1e3})
-        stats.total_milliseconds = (end - frame.begin) * 1e3
+        if self._extractor is not None:
+            milliseconds |= self._answer_features(self._extractor, result, stats)
+        set_stages(stats, milliseconds)
+        stats.total_milliseconds = (time.perf_counter() - frame.begin) * 1e3
         missed = stats.total_milliseconds > values["budget_ms"]
         if missed:
             stats.status = FrameStats.DEADLINE_MISSED
         if len(result.indices) < values["n_samples"]:
-            stats.message = f"the cloud has only {len(result.indices)} distinct usable points"
+            stats.message = stats.message or f"the cloud has only {len(result.indices)} distinct usable points"
         self._log.answer(stats.total_milliseconds, missed)
         self._publish_stats(stats, frame)
+
+    def _answer_features(self, extractor: FeatureExtractor, result: FrameResult, stats: FrameStats) -> dict[str, float]:
+        """Compute and publish a frame's features, fill in their statistics, return their milliseconds by stage."""
+        try:
+            made = extractor(result.cloud, result.rows, result.indices)
+        except InputError as error:
+            self._log.miss_features(str(error))
+            stats.message = f"no features: {error}"
+            return {}
+        milliseconds = dict(made.milliseconds)
+        with stage(milliseconds, "publish_features"):
+            self._features.publish(records_message(feature_records(made.xyz, made.features), stats.header))
+            if self._params.values["voxel_features"]:
+                self._voxel_features.publish(records_message(made.voxel_records(), stats.header))
+        stats.feature_channels = made.features.shape[1]
+        stats.weights = extractor.network.weights_source
+        stats.voxels, stats.voxels_dropped, stats.recaptures = made.voxels, made.dropped_voxels, made.recaptures
+        return milliseconds
 
     def _refuse(self, frame: _Frame, sentence: str) -> None:
         if sentence != self._log.last_refusal:
@@ -222,6 +256,11 @@ class PerceptionNode(LifecycleNode):
                 DiagnosticStatus.WARN,
                 f"{log.refused} frames refused, the last one because {log.last_refusal}",
             )
+        elif log.features_missed:
+            level, message = (
+                DiagnosticStatus.WARN,
+                f"{log.features_missed} frames without features, the last because {log.last_miss}",
+            )
         elif log.deadlines_missed or self._dropped():
             level, message = DiagnosticStatus.WARN, "frames dropped or late"
         values = {
@@ -232,6 +271,8 @@ class PerceptionNode(LifecycleNode):
             "frames_refused": log.refused,
             "frames_dropped": self._dropped(),
             "deadlines_missed": log.deadlines_missed,
+            "frames_without_features": log.features_missed if self._extractor is not None else "features are off",
+            "weights": self._extractor.network.weights_source if self._extractor is not None else "",
             "backend": self._pipeline.backend.name,
             "backend_reason": self._pipeline.backend.reason,
         }

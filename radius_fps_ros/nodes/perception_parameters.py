@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ..device.backend import BACKENDS
 from ..errors import InputError
+from ..frame_features import FEATURE_LEVELS, FeatureExtractor
 from ..pipeline import PipelineSettings
 from ..sampling.engine import METHODS
+from ..sparse import load_config
 from .parameters import ParameterSpec, Values
+from .share import share_file
 
 SPECS = (
     ParameterSpec(
@@ -43,6 +48,31 @@ SPECS = (
         "threads", 0, "CPU threads; 0 takes all cores this process may use.", low=0, high=1024, read_only=True
     ),
     ParameterSpec(
+        "features",
+        "auto",
+        "Whether voxel features are computed and published: on, off, or auto, which is on with CUDA and off without.",
+        choices=("auto", "on", "off"),
+        read_only=True,
+    ),
+    ParameterSpec("voxel_features", False, "Also publish the active voxels of the network's last stage."),
+    ParameterSpec(
+        "backbone_config",
+        "auto",
+        "YAML file of the network, or full, light, or auto: full with CUDA, light without.",
+        read_only=True,
+    ),
+    ParameterSpec("weights", "", "Checkpoint, .pth or .safetensors; empty: seeded random weights.", read_only=True),
+    ParameterSpec("seed", 0, "Seed of the random weights.", low=0, high=2**31 - 1, read_only=True),
+    ParameterSpec(
+        "feature_dtype", "float32", "Arithmetic of the network.", choices=("float32", "float16"), read_only=True
+    ),
+    ParameterSpec(
+        "feature_levels",
+        "x_conv4",
+        f"Network levels whose features a sample gets, separated by commas: {', '.join(FEATURE_LEVELS)}.",
+        read_only=True,
+    ),
+    ParameterSpec(
         "input_reliability",
         "best_effort",
         "Reliability asked of the publisher of points; best_effort matches every publisher.",
@@ -63,6 +93,9 @@ def check_together(values: Values) -> None:
             f"range_min={values['range_min']:g} must not be above range_max={values['range_max']:g}; "
             "set both at once to move them past each other"
         )
+    unknown = [level for level in _levels(values) if level not in FEATURE_LEVELS]
+    if unknown:
+        raise InputError(f"parameter feature_levels must name levels out of {', '.join(FEATURE_LEVELS)}, not {unknown}")
     low, high = values["roi_min"], values["roi_max"]
     if low and high and any(a > b for a, b in zip(low, high, strict=True)):
         raise InputError(f"roi_min={low} must not be above roi_max={high} in any coordinate")
@@ -77,3 +110,34 @@ def pipeline_settings(values: Values) -> PipelineSettings:
         roi_min=tuple(values["roi_min"]) or None,
         roi_max=tuple(values["roi_max"]) or None,
     )
+
+
+def make_extractor(values: Values, backend: str) -> FeatureExtractor | None:
+    """The feature extractor that the parameters ask for on ``backend``, or ``None``.
+
+    Raises:
+        InputError: the configuration or the weights cannot be used.
+    """
+    if values["features"] == "off" or (values["features"] == "auto" and backend != "cuda"):
+        return None
+    config = values["backbone_config"]
+    if config == "auto":
+        config = "full" if backend == "cuda" else "light"
+    if config in ("full", "light"):
+        path = share_file("config", f"backbone_{config}.yaml")
+        if path is None:
+            raise InputError(f"backbone_config={config}: backbone_{config}.yaml is not installed")
+    else:
+        path = Path(config)
+    return FeatureExtractor(
+        load_config(path),
+        weights=Path(values["weights"]) if values["weights"] else None,
+        seed=values["seed"],
+        dtype=values["feature_dtype"],
+        backend=backend,
+        levels=_levels(values),
+    )
+
+
+def _levels(values: Values) -> tuple[str, ...]:
+    return tuple(level.strip() for level in values["feature_levels"].split(","))

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
@@ -17,8 +16,7 @@ from lifecycle_msgs.srv import ChangeState
 from rclpy.node import Node
 
 from ..errors import RadiusFpsError
-
-PACKAGE = "radius_fps_ros"
+from .share import PACKAGE, share_file
 
 
 class NodeProcessError(RadiusFpsError, RuntimeError):
@@ -30,13 +28,9 @@ def use_large_cloud_transport() -> None:
 
     It must happen before ``rclpy.init``; ``config/fastdds_shm.xml`` says why it is needed.
     """
-    # The ament index is not asked because it has no answer outside a sourced workspace, where sys.prefix has one.
-    prefixes = [*filter(None, os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)), sys.prefix]
-    for prefix in prefixes:
-        profile = Path(prefix) / "share" / PACKAGE / "config" / "fastdds_shm.xml"
-        if profile.is_file():
-            os.environ.setdefault("FASTDDS_DEFAULT_PROFILES_FILE", str(profile))
-            return
+    profile = share_file("config", "fastdds_shm.xml")
+    if profile is not None:
+        os.environ.setdefault("FASTDDS_DEFAULT_PROFILES_FILE", str(profile))
 
 
 class NodeProcess:

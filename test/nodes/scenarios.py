@@ -38,15 +38,21 @@ def random_points(count, seed=0):
     return np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)
 
 
+def wait_until(condition, timeout=20.0):
+    """Poll until ``condition()`` holds; fail after ``timeout`` [s]."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
+
+
 def exchange(monitor, messages, timeout=20.0):
     """Publish messages one at a time, each after the answer to the one before; returns the exchanges."""
     first = len(monitor.exchanges)
     for message in messages:
         monitor.publish(StreamFrame("points", 0.0, serialize_message(message)))
-        deadline = time.monotonic() + timeout
-        while not (monitor.exchanges[-1].answered or monitor.exchanges[-1].refused):
-            assert time.monotonic() < deadline, f"no answer to frame {len(monitor.exchanges)}"
-            time.sleep(0.005)
+        newest = monitor.exchanges[-1]
+        wait_until(lambda newest=newest: newest.answered or newest.refused, timeout)
     return monitor.exchanges[first:]
 
 
@@ -103,10 +109,7 @@ def set_parameters(node, perception, **values):
         kind, member = kinds[type(value)]
         request.parameters.append(Parameter(name=name, value=ParameterValue(type=kind, **{member: value})))
     future = client.call_async(request)
-    deadline = time.monotonic() + 10
-    while not future.done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(future.done)
     node.destroy_client(client)
     return future.result().result.successful, future.result().result.reason
 

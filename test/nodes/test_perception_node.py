@@ -1,6 +1,7 @@
 """The perception node as a real process, talked to over real middleware."""
 
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,18 +15,24 @@ from scenarios import (
     next_diagnostics,
     random_points,
     set_parameters,
+    wait_until,
     xyzi_cloud,
 )
+from sensor_msgs.msg import PointCloud2
 
-from radius_fps_ros.clouds import Cloud, encode_cloud
-from radius_fps_ros.clouds.synthetic import StreetScene
+from radius_fps_ros.clouds import Cloud, decode_cloud, encode_cloud
+from radius_fps_ros.clouds.synthetic import StreetScene, street_scan
+from radius_fps_ros.frame_features import FeatureExtractor
 from radius_fps_ros.nodes.messages import cloud_message
 from radius_fps_ros.nodes.monitor import StreamMonitor
 from radius_fps_ros.nodes.processes import NodeProcess
+from radius_fps_ros.sampling import farthest_point_sampling
+from radius_fps_ros.sparse import load_config
 
 pytestmark = pytest.mark.ros
 
 N_SAMPLES = 64
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def start(namespace, ros_node, log, parameters=None):
@@ -141,6 +148,46 @@ def test_parameters_change_between_frames(running, ros_node):
     finally:
         set_parameters(ros_node, name, n_samples=N_SAMPLES, range_min=0.0, range_max=1e6, roi_min=[])
     check_answers(exchange(monitor, [xyzi_cloud(points)]), N_SAMPLES)
+
+
+def test_features_at_the_samples(ros_node, tmp_path):
+    parameters = {"n_samples": 200, "features": "on", "backend": "cpu", "voxel_features": True, "seed": 3}
+    with (tmp_path / "log").open("w+") as log:
+        process, name = start("/featured", ros_node, log, parameters)
+        with process:
+            heard = {"features": [], "voxel_features": []}
+            for topic, seen in heard.items():
+                ros_node.create_subscription(PointCloud2, f"{name}/{topic}", seen.append, 10)
+            monitor = StreamMonitor(ros_node, name, topic="/featured/points")
+            process.bring_up(ros_node, name)
+            assert monitor.wait_until_connected()
+            scan = cloud_message(
+                encode_cloud(Cloud.of_records(street_scan(20_000))), xyzi_cloud(random_points(1)).header
+            )
+            no_intensity = xyzi_cloud(random_points(100), fields=xyzi_cloud(random_points(1)).fields[:3])
+            (good,), (bad,) = exchange(monitor, [scan]), exchange(monitor, [no_intensity])
+            check_answers([good], 200)
+            wait_until(lambda: all(heard.values()))
+            text = (tmp_path / "log").read_text()
+            assert process.stop() == 0
+    features, voxels = (heard[topic][0] for topic in heard)
+    assert features.header == scan.header == voxels.header
+    assert [(f.name, f.count) for f in features.fields] == [("x", 1), ("y", 1), ("z", 1), ("features", 64)]
+    cloud, records = decode_cloud(scan), decode_cloud(features).records
+    extractor = FeatureExtractor(load_config(ROOT / "config" / "backbone_light.yaml"), seed=3, backend="cpu")
+    expected = extractor(cloud, None, farthest_point_sampling(cloud.xyz, 200).indices)
+    np.testing.assert_array_equal(decode_cloud(features).xyz, decode_cloud(good.sampled).xyz)
+    np.testing.assert_array_equal(records["features"], expected.features)
+    assert np.abs(records["features"]).max() > 0
+    assert len(decode_cloud(voxels)) == len(expected.last_stage)
+    assert good.stats.feature_channels == 64
+    assert good.stats.voxels == expected.voxels
+    assert good.stats.weights == "seeded random weights (seed 3), not trained"
+    assert good.stats.weights in text
+    assert {"voxelize", "backbone", "gather"} < set(good.stats.stage_names)
+    assert bad.sampled is not None, "samples need no intensity"
+    assert bad.stats.message.startswith("no features: the cloud has no field intensity")
+    assert bad.stats.feature_channels == 0
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])

@@ -1,0 +1,138 @@
+"""Voxel features of one frame's samples, without ROS: voxelize, backbone, gather."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .clouds import Cloud
+from .pipeline import stage
+from .sparse import (
+    BackboneConfig,
+    SparseTensor,
+    VoxelResBackBone8x,
+    gather_features,
+    input_features,
+    site_centres,
+    voxelize,
+)
+
+FEATURE_LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4", "encoded")
+
+
+@dataclass(frozen=True)
+class FrameFeatures:
+    """Features of one frame.
+
+    Attributes:
+        xyz: (M, 3) float32, the samples in sampling order [m].
+        features: (M, C) float32, interpolated at the samples; zero where no active site is near.
+        last_stage: the network's ``encoded`` tensor, in the backend's array library.
+        voxels, dropped_voxels: active input sites, and those beyond the cap.
+        recaptures: how often the CUDA pass had to grow its buffers so far.
+        milliseconds: per stage, in the order in which they ran.
+    """
+
+    xyz: npt.NDArray[np.float32]
+    features: npt.NDArray[np.float32]
+    last_stage: SparseTensor
+    voxels: int
+    dropped_voxels: int
+    recaptures: int
+    milliseconds: dict[str, float]
+
+    def voxel_records(self) -> npt.NDArray[np.void]:
+        """(V,) records x, y, z [m] and ``features`` of the active sites of the last stage."""
+        return feature_records(_on_host(site_centres(self.last_stage)), _on_host(self.last_stage.features))
+
+
+class FeatureExtractor:
+    """Runs the backbone on a frame's used points and gathers features at its samples. One call at a time."""
+
+    def __init__(
+        self,
+        config: BackboneConfig,
+        *,
+        weights: Path | None = None,
+        seed: int = 0,
+        dtype: str = "float32",
+        backend: str = "auto",
+        levels: Sequence[str] = ("x_conv4",),
+    ) -> None:
+        """See `VoxelResBackBone8x` for the arguments and errors; ``levels`` as in `gather_features`."""
+        self.config = config
+        self.levels = tuple(levels)
+        self.network = VoxelResBackBone8x.from_config(config, weights=weights, seed=seed, dtype=dtype, backend=backend)
+
+    def warm_up(self) -> None:
+        """Compile everything, so that the first frame is not slowed by it."""
+        fields = np.dtype([(name, np.float32) for name in dict.fromkeys(("x", "y", "z", *self.config.fields))])
+        low, high = np.reshape(self.config.point_cloud_range, (2, 3))
+        xyz = np.random.default_rng(0).uniform(low, high, size=(2000, 3))
+        records = np.zeros(len(xyz), fields)
+        records["x"], records["y"], records["z"] = xyz.T
+        self(Cloud.of_records(records), None, np.arange(0, len(records), 10))
+
+    def __call__(
+        self, cloud: Cloud, rows: npt.NDArray[np.int64] | None, samples: npt.NDArray[np.int64]
+    ) -> FrameFeatures:
+        """Features at rows ``samples`` (M,) of a cloud whose rows ``rows`` (``None``: all) may be used.
+
+        Raises:
+            InputError: the cloud lacks a field that the network reads, or holds features that are not finite.
+            BackendError: the device reported a fault.
+        """
+        milliseconds: dict[str, float] = {}
+        with stage(milliseconds, "upload"):
+            used = cloud.records if rows is None else cloud.records[rows]
+            points = cloud.xyz if rows is None else cloud.xyz[rows]
+            xyz = np.ascontiguousarray(cloud.xyz[samples])
+            points, columns, at = self._on_backend(points, input_features(used, self.config.fields), xyz)
+        with stage(milliseconds, "voxelize"):
+            tensor = voxelize(
+                points,
+                columns,
+                point_cloud_range=self.config.point_cloud_range,
+                voxel_size=self.config.voxel_size,
+                max_voxels=self.config.max_voxels,
+                max_points_per_voxel=self.config.max_points_per_voxel,
+                backend=self.network.backend,
+            )
+        with stage(milliseconds, "backbone"):
+            maps = self.network(tensor)
+        with stage(milliseconds, "gather"):
+            features = _on_host(gather_features(maps, at, levels=self.levels))
+        return FrameFeatures(
+            xyz=xyz,
+            features=features,
+            last_stage=maps["encoded"],
+            voxels=len(tensor),
+            dropped_voxels=int(tensor.stats["dropped_voxels"]),
+            recaptures=int(maps.stats.get("recaptures", 0)),
+            milliseconds=milliseconds,
+        )
+
+    def _on_backend(self, *arrays: npt.NDArray[np.float32]) -> tuple[Any, ...]:
+        if self.network.backend == "cpu":
+            return arrays
+        import cupy
+
+        return tuple(cupy.asarray(array) for array in arrays)
+
+
+def feature_records(xyz: npt.NDArray[Any], features: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+    """(M,) records with fields x, y, z and ``features`` (C values each), all float32."""
+    dtype = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("features", "<f4", (features.shape[1],))])
+    # One plain copy instead of one per field: the record is 3 + C consecutive floats.
+    flat = np.empty((len(xyz), 3 + features.shape[1]), np.float32)
+    flat[:, :3], flat[:, 3:] = xyz, features
+    return flat.view(dtype).reshape(-1)
+
+
+def _on_host(array: Any) -> npt.NDArray[Any]:
+    return np.asarray(array.get() if hasattr(array, "get") else array)
