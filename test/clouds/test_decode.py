@@ -177,6 +177,7 @@ REFUSED = {
     "step absurd": ({"point_step": 2**31}, "point_step is 2147483648; allowed are 0 to 2147483647"),
     "row too small": ({"height": 2, "width": 3, "row_step": 47}, "row_step is 47, but a row of 3 points"),
     "overlap": ({"fields": [*_without("z"), PointField("z", 10, 7)]}, "'z' and 'intensity' overlap"),
+    "overlap by a byte": ({"fields": [*_without("z"), PointField("z", 9, 7)]}, "at byte 13, the other begins at 12"),
     "same place": ({"fields": [*_without(), PointField("again", 0, 7)]}, "'again' and 'x' overlap"),
     "count overlaps": ({"fields": [PointField("x", 0, 7, 2), *_without("x")]}, "'x' and 'y' overlap"),
     "count is the width": ({"fields": [PointField("x", 0, 7, 6), *_without("x")]}, "ends at byte 24, beyond"),

@@ -160,6 +160,10 @@ class TestBin:
         np.testing.assert_array_equal(cloud.xyz, values[:, :3])
         np.testing.assert_array_equal(cloud.records["ring"], values[:, 4])
 
+    def test_kitti_with_small_positive_values_only(self, tmp_path):
+        values = np.random.default_rng(0).uniform(0, 90, (20, 4)).astype("<f4")
+        assert len(read_cloud(write(tmp_path / "a.bin", values.tobytes()))) == 20
+
     def test_the_option_overrules_the_guess(self, tmp_path):
         path = write(tmp_path / "a.bin", self.nuscenes(4).tobytes())
         assert len(read_cloud(path)) == 4
