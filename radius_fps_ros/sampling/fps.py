@@ -152,10 +152,10 @@ class Sampler:
 
     def _float32(self, points: Any) -> Any:
         """``points`` as C-contiguous float32, copied only where needed, on the CPU into the kept staging array."""
-        if points.dtype == np.float32 and points.flags.c_contiguous:
-            return points
         if is_cupy_array(points):
             return array_module(points).ascontiguousarray(points, dtype=np.float32)
+        if points.dtype == np.float32 and points.flags.c_contiguous and points.flags.aligned:
+            return points
         if len(self._staging) < len(points):
             self._staging = np.empty((len(points), 3), np.float32)
         staged = self._staging[: len(points)]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -230,8 +231,13 @@ def test_a_forked_child_gets_its_own_threads():
     run_chunks(lambda k, begin, end: None, split(10, 2))
     child = os.fork()
     if child == 0:
-        run_chunks(lambda k, begin, end: None, split(10, 2))
-        os._exit(0)
+        signal.alarm(20)  # waiting for threads that only the parent has would never end
+        code = 1
+        try:
+            run_chunks(lambda k, begin, end: None, split(10, 2))
+            code = 0
+        finally:
+            os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

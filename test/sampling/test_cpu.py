@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from radius_fps_ros.sampling import Sampler
+from radius_fps_ros.sampling.cpu import brute, lookahead, order, radius
 from sampling.cases import CASES, assert_matches_reference, lidar_like, random_case
 
 METHODS = ["radius", "lookahead", "brute", "auto"]
@@ -65,6 +66,25 @@ def test_auto_takes_brute_where_sorting_would_not_pay():
     assert sampler(points[:1000], 100).stats.method == "brute"
     assert sampler(points, 16).stats.method == "brute"
     assert sampler(points, 500).stats.method == "lookahead"
+
+
+def test_no_cloud_makes_a_warmed_up_sampler_compile_again():
+    modules = (brute, radius, lookahead, order)
+    kernels = [value for module in modules for value in vars(module).values() if hasattr(value, "nopython_signatures")]
+    cached = [kernel for kernel in kernels if kernel.targetoptions.get("nogil")]
+    assert len(cached) >= 9
+    for method in ("brute", "radius", "lookahead"):
+        Sampler(backend="cpu", method=method).warm_up()
+    before = {kernel.py_func.__qualname__: kernel.signatures for kernel in cached}
+    scan = lidar_like(np.random.default_rng(8), 20_000)
+    read_only = np.frombuffer(scan.tobytes(), np.float32).reshape(-1, 3)
+    unaligned = np.frombuffer(b"x" + scan.tobytes(), np.float32, offset=1).reshape(-1, 3)
+    for method in ("brute", "radius", "lookahead"):
+        sampler = Sampler(backend="cpu", method=method)
+        for points in (scan, read_only, unaligned, scan[::2], scan.astype(np.float64), scan.astype(">f4")):
+            sampler(points, np.int32(40), start=np.int16(3))
+    assert {kernel.py_func.__qualname__: kernel.signatures for kernel in cached} == before
+    assert all(len(signatures) == 1 for signatures in before.values())
 
 
 def test_real_scans(data_dir):

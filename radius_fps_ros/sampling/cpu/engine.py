@@ -30,21 +30,21 @@ class CpuEngine:
         if method == "auto":
             few = n_samples <= BRUTE_SAMPLES or len(points) * n_samples <= BRUTE_DISTANCES
             method = "brute" if few else "lookahead"
+        return self._sample(method, points, n_samples, start)
+
+    def warm_up(self) -> None:
+        """Compile, or load from Numba's cache on disk, every kernel that `run` may need."""
+        for method in ("brute", "lookahead") if self._method == "auto" else (self._method,):
+            self._sample(method, np.eye(3, dtype=np.float32), 3, 0)
+
+    def _sample(self, method: str, points: np.ndarray, n_samples: int, start: int) -> RawSample:
+        points = points.view()
+        points.flags.writeable = False  # Numba would compile once more for the first cloud that is read-only
         if method == "brute":
             return sample_brute(points, n_samples, start, self._workspace)
         if method == "radius":
             return sample_radius(points, n_samples, start, self._workspace, self._threads)
         return sample_lookahead(points, n_samples, start, self._workspace, self._threads)
-
-    def warm_up(self) -> None:
-        """Compile, or load from Numba's cache on disk, every kernel that `run` may need."""
-        points = np.eye(3, dtype=np.float32)
-        if self._method in ("auto", "brute"):
-            sample_brute(points, 3, 0, self._workspace)
-        if self._method in ("auto", "lookahead"):
-            sample_lookahead(points, 3, 0, self._workspace, 1)
-        if self._method == "radius":
-            sample_radius(points, 3, 0, self._workspace, 1)
 
     @property
     def workspace_bytes(self) -> int:
