@@ -15,11 +15,11 @@ import launch_testing.actions
 import launch_testing.markers
 import rclpy
 from ament_index_python.packages import get_package_share_directory
+from launch import LaunchDescription
 from launch.actions import IncludeLaunchDescription
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from rclpy.executors import SingleThreadedExecutor
 
-from launch import LaunchDescription
 from radius_fps_ros.nodes.monitor import StreamMonitor
 from radius_fps_ros.nodes.processes import use_large_cloud_transport
 
