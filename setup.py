@@ -32,7 +32,7 @@ setup(
         "plyfile>=1.0,<2",
         "pypcd4>=1.1,<2",
         "rich>=13,<16",
-        "rosbags>=0.10,<0.12",
+        "rosbags>=0.11,<0.12",
         "safetensors>=0.4,<1",
         "trimesh>=4.4,<6",
     ],

@@ -31,10 +31,9 @@ def save_picture(path: Path, points: Points, samples: Points, title: str) -> Non
     FigureCanvasAgg(figure)
     figure.set_facecolor(BACKGROUND)
     axes = figure.add_subplot(facecolor=BACKGROUND)
-    axes.scatter(
-        *points[np.isfinite(points).all(axis=1), :2].T, s=1.6, c=POINTS, linewidths=0, label=f"{len(points):,} points"
-    )
-    axes.scatter(*samples[:, :2].T, s=4.5, c=SAMPLES, linewidths=0, label=f"{len(samples):,} samples")
+    finite = points[np.isfinite(points).all(axis=1)]
+    axes.scatter(finite[:, 0], finite[:, 1], s=1.6, c=POINTS, linewidths=0, label=f"{len(points):,} points")
+    axes.scatter(samples[:, 0], samples[:, 1], s=4.5, c=SAMPLES, linewidths=0, label=f"{len(samples):,} samples")
     axes.scatter([0], [0], marker="^", s=50, c=SENSOR, label="sensor")
     axes.set_xlim(centre[0] - width / 2, centre[0] + width / 2)
     axes.set_ylim(centre[1] - height / 2, centre[1] + height / 2)

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from diagnostic_msgs.msg import KeyValue
 from radius_fps_interfaces.msg import FrameStats
-from sensor_msgs.msg import PointCloud2
+from sensor_msgs.msg import PointCloud2, PointField
 from std_msgs.msg import Header
 
 from ..clouds import Cloud, CloudData, encode_cloud
+from ..clouds.layout import FieldLike
 from ..pipeline import FrameResult
 
 
@@ -20,13 +21,17 @@ def cloud_message(data: CloudData, header: Header) -> PointCloud2:
     message = PointCloud2(header=header)
     message.height = data.height
     message.width = data.width
-    message.fields = data.fields
+    message.fields = [f if isinstance(f, PointField) else _point_field(f) for f in data.fields]
     message.is_bigendian = data.is_bigendian
     message.point_step = data.point_step
     message.row_step = data.row_step
     message.is_dense = data.is_dense
     message.data = data.data
     return message
+
+
+def _point_field(field: FieldLike) -> PointField:
+    return PointField(name=field.name, offset=field.offset, datatype=field.datatype, count=field.count)
 
 
 def records_message(records: npt.NDArray[np.void], header: Header) -> PointCloud2:
