@@ -1,0 +1,153 @@
+"""Distances from points to triangles and boxes: the scalar kernels everything else is made of.
+
+Triangle ``j`` of the target mesh is row ``j`` of ``(F, 13)`` float64: corner ``b0``, edges ``e1 = b1 - b0`` and
+``e2 = b2 - b0``, their Gram matrix ``e1.e1, e1.e2, e2.e2`` and ``1 / det(Gram)``, which is 0 for slivers.
+Kernels take an array and an index rather than a row: a view per call would cost more than the arithmetic.
+"""
+
+# Numba's decorator hides what the kernels return.
+# mypy: warn-return-any=False
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+ROW = 13
+# det(Gram) / longest^4 below which the barycentric solve loses too many digits (height / length < 1e-4).
+SLIVER = 1e-8
+
+# Fused multiply-adds round less often than rounding.py assumes, so contraction keeps its bounds valid.
+jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+
+
+@jit
+def fill_row(rows: NDArray, j: int, vertices: NDArray, a: int, b: int, c: int) -> None:
+    """Write row ``j`` for the triangle with vertices ``a, b, c``."""
+    for i in range(3):
+        rows[j, i] = vertices[a, i]
+        rows[j, 3 + i] = vertices[b, i] - vertices[a, i]
+        rows[j, 6 + i] = vertices[c, i] - vertices[a, i]
+    a11 = rows[j, 3] * rows[j, 3] + rows[j, 4] * rows[j, 4] + rows[j, 5] * rows[j, 5]
+    a12 = rows[j, 3] * rows[j, 6] + rows[j, 4] * rows[j, 7] + rows[j, 5] * rows[j, 8]
+    a22 = rows[j, 6] * rows[j, 6] + rows[j, 7] * rows[j, 7] + rows[j, 8] * rows[j, 8]
+    rows[j, 9], rows[j, 10], rows[j, 11] = a11, a12, a22
+    longest = max(a11, a22, a11 - 2.0 * a12 + a22)
+    det = a11 * a22 - a12 * a12
+    rows[j, 12] = 1.0 / det if det > SLIVER * longest * longest else 0.0
+
+
+@jit
+def box_distance2(boxes: NDArray, k: int, x: float, y: float, z: float) -> float:
+    """Squared distance from a point to box ``k`` (low corner, high corner)."""
+    dx = max(boxes[k, 0] - x, x - boxes[k, 3], 0.0)
+    dy = max(boxes[k, 1] - y, y - boxes[k, 4], 0.0)
+    dz = max(boxes[k, 2] - z, z - boxes[k, 5], 0.0)
+    return dx * dx + dy * dy + dz * dz
+
+
+@jit
+def _residual2(rows: NDArray, j: int, wx: float, wy: float, wz: float, s: float, t: float) -> float:
+    dx = wx - s * rows[j, 3] - t * rows[j, 6]
+    dy = wy - s * rows[j, 4] - t * rows[j, 7]
+    dz = wz - s * rows[j, 5] - t * rows[j, 8]
+    return dx * dx + dy * dy + dz * dz
+
+
+@jit
+def _clamp(value: float, high: float) -> float:
+    return min(max(value, 0.0), high) if value == value else 0.0  # NaN: 0 / 0 on an edge without length
+
+
+@jit
+def _closest_on_sliver(
+    rows: NDArray, j: int, wx: float, wy: float, wz: float, d1: float, d2: float
+) -> tuple[float, float, float]:
+    """The best of the three edges and a refined interior solution: exact where the triangle is a segment or a point."""
+    a11, a12, a22 = rows[j, 9], rows[j, 10], rows[j, 11]
+    s, t = _clamp(d1 / a11, 1.0), 0.0
+    best = _residual2(rows, j, wx, wy, wz, s, t)
+    t1 = _clamp(d2 / a22, 1.0)
+    d = _residual2(rows, j, wx, wy, wz, 0.0, t1)
+    if d < best:
+        s, t, best = 0.0, t1, d
+    t1 = _clamp((a11 - a12 + d2 - d1) / (a11 - 2.0 * a12 + a22), 1.0)
+    d = _residual2(rows, j, wx, wy, wz, 1.0 - t1, t1)
+    if d < best:
+        s, t, best = 1.0 - t1, t1, d
+    det = a11 * a22 - a12 * a12
+    if det > 0.0:
+        s1, t1 = 0.0, 0.0
+        # The second solve acts on the residual, whose tangential part is small: it restores the digits the first lost.
+        for _ in range(2):
+            rx = wx - s1 * rows[j, 3] - t1 * rows[j, 6]
+            ry = wy - s1 * rows[j, 4] - t1 * rows[j, 7]
+            rz = wz - s1 * rows[j, 5] - t1 * rows[j, 8]
+            r1 = rows[j, 3] * rx + rows[j, 4] * ry + rows[j, 5] * rz
+            r2 = rows[j, 6] * rx + rows[j, 7] * ry + rows[j, 8] * rz
+            s1 = _clamp(s1 + (a22 * r1 - a12 * r2) / det, 1.0)
+            t1 = _clamp(t1 + (a11 * r2 - a12 * r1) / det, 1.0 - s1)
+        d = _residual2(rows, j, wx, wy, wz, s1, t1)
+        if d < best:
+            s, t, best = s1, t1, d
+    return s, t, best
+
+
+@jit
+def closest_on_triangle(rows: NDArray, j: int, x: float, y: float, z: float) -> tuple[float, float, float]:
+    """Barycentric ``(s, t)`` of the point of triangle ``j`` nearest to ``(x, y, z)``, and the squared distance.
+
+    ``s, t >= 0`` and ``s + t <= 1`` hold up to one rounding whatever the triangle's shape, so the distance is always
+    that of a point of the triangle: never below the true one. Regions after Ericson, Real-Time Collision Detection
+    (2005), 5.1.5.
+    """
+    wx, wy, wz = x - rows[j, 0], y - rows[j, 1], z - rows[j, 2]
+    d1 = rows[j, 3] * wx + rows[j, 4] * wy + rows[j, 5] * wz
+    d2 = rows[j, 6] * wx + rows[j, 7] * wy + rows[j, 8] * wz
+    a11, a12, a22 = rows[j, 9], rows[j, 10], rows[j, 11]
+    if rows[j, 12] == 0.0:
+        return _closest_on_sliver(rows, j, wx, wy, wz, d1, d2)
+    s, t = 0.0, 0.0
+    if d1 > 0.0 or d2 > 0.0:
+        area_s = a22 * d1 - a12 * d2
+        area_t = a11 * d2 - a12 * d1
+        if d1 >= a11 and d2 - a12 <= d1 - a11:
+            s = 1.0
+        elif area_t <= 0.0 and 0.0 <= d1 <= a11:
+            s = d1 / a11
+        elif d2 >= a22 and d1 - a12 <= d2 - a22:
+            t = 1.0
+        elif area_s <= 0.0 and 0.0 <= d2 <= a22:
+            t = d2 / a22
+        else:
+            s, t = area_s * rows[j, 12], area_t * rows[j, 12]
+            if s + t > 1.0:
+                t = _clamp((a11 - a12 + d2 - d1) / (a11 - 2.0 * a12 + a22), 1.0)
+                s = 1.0 - t
+            else:
+                s = _clamp(s, 1.0)
+                t = _clamp(t, 1.0 - s)
+    return s, t, _residual2(rows, j, wx, wy, wz, s, t)
+
+
+@jit
+def triangle_distance2(rows: NDArray, j: int, x: float, y: float, z: float) -> float:
+    """Squared distance from a point to triangle ``j``, never below the true one but for rounding."""
+    _, _, d = closest_on_triangle(rows, j, x, y, z)
+    return d
+
+
+@jit
+def corners_distance2(rows: NDArray, j: int, corners: NDArray, i: int, limit: float) -> float:
+    """Largest squared distance of the corners ``corners[i]`` (9 values) to triangle ``j``; inf once above ``limit``.
+
+    The distance to a convex set is a convex function, so this bounds the distance of the whole triangle ``i``.
+    """
+    worst = 0.0
+    for k in range(0, 9, 3):
+        d = triangle_distance2(rows, j, corners[i, k], corners[i, k + 1], corners[i, k + 2])
+        if d > limit:
+            return np.inf
+        worst = max(worst, d)
+    return worst

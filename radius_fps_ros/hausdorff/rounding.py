@@ -1,0 +1,44 @@
+"""How far float64 rounding can move a computed distance, and rounding outward by it.
+
+All arithmetic happens in a local frame: the target's centre is subtracted from every vertex first. Let ``m`` be the
+largest coordinate there, ``u = 2^-53``, and count errors of positions and distances in units of ``sqrt(3) u m``
+(``u m`` in each coordinate). Between a value the kernels compute and the exact one lie
+
+===================================================================================================  ============
+the shift of A and of B, one rounding each                                                                      2
+``k`` levels of edge midpoints, one rounding each                                                               k
+edges ``e1, e2`` of a triangle of B instead of its corners (2 each), ``s + t`` over 1 by a rounding (4)         8
+``w = p - b0`` (2), ``w - s e1 - t e2`` (4 products and differences of values up to 4 m)                      12
+sum of squares and square root: 3 u relative to at most ``2 sqrt(3) m``                                         6
+cut points and weights of ``split_bound``: interpolation (5), weights over 1 (4)                               10
+``covering_bound`` in place of the last: edges, radius and sums, at most 8 u relative to ``4 sqrt(3) m``       32
+pruning of a box by a computed distance: 4 u relative to ``2 sqrt(3) m``                                        8
+===================================================================================================  ============
+
+which is below 72 + k for an upper bound. ``certified_distance`` evaluates lower bounds from scalar products of
+vectors of length at most ``2 sqrt(3) m``: 3 roundings in the product, 3 in the norm, 2 in the differences, one
+division, with pruning and shift below 40 + k. ``(128 + 4 k) u m`` is above ``sqrt(3)`` times either.
+Products that underflow lose at most 2^-1074, square roots of their sums less than 2^-500.
+"""
+
+from __future__ import annotations
+
+import math
+
+UNIT_ROUNDOFF = 2.0**-53
+UNDERFLOW = 2.0**-500
+
+
+def error_bound(magnitude: float, depth: int) -> float:
+    """Largest error of a distance between coordinates up to ``magnitude`` after ``depth`` halvings."""
+    return math.nextafter((128 + 4 * depth) * UNIT_ROUNDOFF * magnitude + UNDERFLOW, math.inf)
+
+
+def round_up(value: float, error: float) -> float:
+    """An upper bound of an exact value from a computed one."""
+    return math.nextafter(value + error, math.inf)
+
+
+def round_down(value: float, error: float) -> float:
+    """A lower bound of an exact, non-negative value from a computed one."""
+    return max(0.0, math.nextafter(value - error, -math.inf))
