@@ -27,7 +27,7 @@ from radius_fps_ros.sampling import Sampler
 
 HEIGHTS = range(3, 10)  # the peers' h: 2^h buckets
 PROBES = 3
-COLUMNS = ("samples", "threads", "method", "h", "median ms", "min ms", "faster", "by min", "skipped", "greedy order")
+COLUMNS = ("samples", "threads", "method", "h", "median ms", "CPU ms", "faster", "by CPU", "skipped", "greedy order")
 SLOW_RUNS = 3  # of brute, whose time hardly varies
 
 Run = Callable[[], np.ndarray]
@@ -85,21 +85,22 @@ def best_height(of_height: Callable[[int], Run]) -> int:
     for h in HEIGHTS:
         run = of_height(h)
         run()
-        times[h] = min(seconds(run) for _ in range(PROBES))
+        times[h] = min(seconds(run)[1] for _ in range(PROBES))
     return min(times, key=times.__getitem__)
 
 
-def seconds(run: Run) -> float:
-    begin = time.perf_counter()
+def seconds(run: Run) -> tuple[float, float]:
+    """Wall time, and the processor time of this thread: what the wall time is when no other work interrupts it."""
+    begin, busy = time.perf_counter(), time.thread_time()
     run()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, time.thread_time() - busy
 
 
 def exactness(picks: np.ndarray, points: np.ndarray) -> str:
     """Whether ``picks`` is the greedy order from its own first index, smallest index first among equals."""
     picks = np.asarray(picks).astype(np.int64)
     note = "" if picks[0] == 0 else f"starts at {picks[0]} instead of 0, "
-    exact = Sampler(backend="cpu", method="lookahead")(points, len(picks), start=int(picks[0])).indices
+    exact = Sampler(backend="cpu", method="brute")(points, len(picks), start=int(picks[0])).indices
     differ = np.flatnonzero(picks[: len(exact)] != exact)
     if len(differ) == 0:
         return note + "exact"
@@ -117,14 +118,13 @@ def compare(name: str, points: np.ndarray, n_samples: int, threads: int, runs: i
         sampler.warm_up()
         contenders[method] = lambda sampler=sampler: sampler(points, n_samples).indices
     picks = {key: run() for key, run in contenders.items()}
-    times: dict[str, list[float]] = {key: [] for key in contenders}
+    times: dict[str, list[tuple[float, float]]] = {key: [] for key in contenders}
     for k in range(runs):
         for key, run in contenders.items():
             if key != "brute" or k < SLOW_RUNS:
                 times[key].append(seconds(run))
-    median = {key: float(np.median(values)) * 1e3 for key, values in times.items()}
-    best = {key: min(values) * 1e3 for key, values in times.items()}
-    rival = min(heights, key=lambda peer: median[peer]) if heights else None
+    median = {key: np.median(values, axis=0) * 1e3 for key, values in times.items()}
+    rivals = [min(heights, key=lambda peer: median[peer][clock]) if heights else None for clock in (0, 1)]
     rows = []
     for key, values in times.items():
         row = {
@@ -133,12 +133,13 @@ def compare(name: str, points: np.ndarray, n_samples: int, threads: int, runs: i
             "threads": threads,
             "method": key,
             "h": heights.get(key),
-            "median_ms": median[key],
-            "min_ms": best[key],
+            "median_ms": median[key][0],
+            "median_cpu_ms": median[key][1],
+            "min_ms": min(values)[0] * 1e3,
             "runs": len(values),
-            "best_peer": rival,
-            "times_faster_than_best_peer": median[rival] / median[key] if rival else None,
-            "times_faster_by_minimum": best[rival] / best[key] if rival else None,
+            "best_peer": rivals[0],
+            "times_faster_than_best_peer": median[rivals[0]][0] / median[key][0] if rivals[0] else None,
+            "times_faster_by_cpu_time": median[rivals[1]][1] / median[key][1] if rivals[1] else None,
             "exact": exactness(picks[key], points),
         }
         if key in samplers:
@@ -157,6 +158,9 @@ def compare(name: str, points: np.ndarray, n_samples: int, threads: int, runs: i
 def main(threads: tuple[int, ...], samples: tuple[int, ...], runs: int, cloud: tuple[str, ...]) -> None:
     """Print a table and write results/fps_cpu.json."""
     console = Console(width=150)
+    load = os.getloadavg()[0]
+    if load > usable_cores() / 2:
+        console.print(f"Other work keeps {load:.1f} of {usable_cores()} cores busy: trust CPU times, not medians.")
     rows: list[dict] = []
     missing: list[str] = []
     for name, points in clouds().items():
@@ -180,7 +184,7 @@ def main(threads: tuple[int, ...], samples: tuple[int, ...], runs: int, cloud: t
                 new, missing = compare(name, points, n_samples, count, runs)
                 rows += new
                 for row in new:
-                    ratio, by_min = row["times_faster_than_best_peer"], row["times_faster_by_minimum"]
+                    ratio, by_cpu = row["times_faster_than_best_peer"], row["times_faster_by_cpu_time"]
                     skip = row.get("skip_rate")
                     table.add_row(
                         f"{n_samples:,}",
@@ -188,9 +192,9 @@ def main(threads: tuple[int, ...], samples: tuple[int, ...], runs: int, cloud: t
                         row["method"],
                         str(row["h"] or ""),
                         f"{row['median_ms']:.2f}",
-                        f"{row['min_ms']:.2f}",
+                        f"{row['median_cpu_ms']:.2f}",
                         f"{ratio:.2f} x" if ratio else "",
-                        f"{by_min:.2f} x" if by_min else "",
+                        f"{by_cpu:.2f} x" if by_cpu else "",
                         "" if skip is None else f"{100 * skip:.1f} %",
                         row["exact"],
                     )
@@ -198,7 +202,7 @@ def main(threads: tuple[int, ...], samples: tuple[int, ...], runs: int, cloud: t
         console.print(table)
     for sentence in missing:
         console.print(sentence)
-    console.print(f"written to {write_results('fps_cpu', rows, peers_missing=missing)}")
+    console.print(f"written to {write_results('fps_cpu', rows, peers_missing=missing, load_before=load)}")
 
 
 if __name__ == "__main__":
