@@ -82,6 +82,7 @@ def test_sorting_by_cell_is_a_stable_permutation_with_bad_rows_last(grid_of, thr
     points = (rng.normal(0, 1, (5000, 3)) * [30, 30, 2]).astype(np.float32)
     points[rng.random(5000) < 0.2, 1] = np.nan
     points[17] = np.inf
+    points.flags.writeable = False  # as the engine passes them
     keyed, n = order.sort_by_cell(points, grid_of(points), Workspace(), threads)
     rows = (keyed & np.uint64(order.ROW_MASK)).astype(np.int64)
     assert sorted(rows) == list(range(5000))
@@ -104,6 +105,7 @@ def test_sorting_by_cell_is_a_stable_permutation_with_bad_rows_last(grid_of, thr
 )
 def test_degenerate_clouds_have_a_grid(grid_of, points):
     points = points.astype(np.float32)
+    points.flags.writeable = False
     _, n = order.sort_by_cell(points, grid_of(points), Workspace(), 1)
     assert n == np.isfinite(points).all(axis=1).sum()
 
