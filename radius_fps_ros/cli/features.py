@@ -20,7 +20,7 @@ from ..sparse import (
     load_config,
     site_centres,
     summary,
-    voxelize,
+    voxelize_for,
 )
 
 LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4", "encoded")
@@ -63,15 +63,7 @@ def command(
     settings = load_config(config) if config else BackboneConfig()
     points = read_cloud(cloud)
     net = VoxelResBackBone8x.from_config(settings, weights=weights, seed=seed, dtype=dtype, backend=backend)
-    tensor = voxelize(
-        points.xyz,
-        input_features(points.records, settings.fields),
-        point_cloud_range=settings.point_cloud_range,
-        voxel_size=settings.voxel_size,
-        max_voxels=settings.max_voxels,
-        max_points_per_voxel=settings.max_points_per_voxel,
-        backend=net.backend,
-    )
+    tensor = voxelize_for(settings, points.xyz, input_features(points.records, settings.fields), backend=net.backend)
     maps = net(tensor)
     click.echo(f"weights: {net.weights_source}")
     click.echo(f"backend: {net.backend} ({net.backend_reason}), {maps.stats['milliseconds']:.1f} ms")

@@ -14,7 +14,7 @@ from .sample_features import gather_features, site_centres
 from .summary import summary
 from .tensor import SparseTensor
 from .voxel_grid import VoxelGrid
-from .voxelize import voxelize
+from .voxelize import voxelize, voxelize_for
 from .weights import fold_batch_norm
 
 __all__ = [
@@ -40,4 +40,5 @@ __all__ = [
     "site_centres",
     "summary",
     "voxelize",
+    "voxelize_for",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..device import array_module, is_cupy_array, select_backend
 from ..errors import InputError
+from .config import BackboneConfig
 from .tensor import SparseTensor
 from .voxel_grid import VoxelGrid
 
@@ -84,6 +85,19 @@ def voxelize(
         made = (means, indices, counts) if xp is cupy else (cupy.asnumpy(means), cupy.asnumpy(indices), counts)
     stats = {**made[2], "backend": choice.name}
     return SparseTensor(made[0], made[1], grid.spatial_shape, len(clouds), voxel_grid=grid, stats=stats, check=False)
+
+
+def voxelize_for(config: BackboneConfig, points: Any, features: Any, *, backend: str = "auto") -> SparseTensor:
+    """``voxelize`` with the range, voxel size and caps of ``config``."""
+    return voxelize(
+        points,
+        features,
+        point_cloud_range=config.point_cloud_range,
+        voxel_size=config.voxel_size,
+        max_voxels=config.max_voxels,
+        max_points_per_voxel=config.max_points_per_voxel,
+        backend=backend,
+    )
 
 
 def _check(points: Any, features: Any) -> None:
