@@ -44,6 +44,7 @@ setup(
         "console_scripts": [
             "radius-fps = radius_fps_ros.cli:main",
             "perception_node = radius_fps_ros.nodes.perception_node:main",
+            "hausdorff_node = radius_fps_ros.nodes.hausdorff_node:main",
             "replay_node = radius_fps_ros.nodes.replay_node:main",
         ],
     },

@@ -23,7 +23,8 @@ class ParameterSpec:
     Attributes:
         low, high: the closed range of a number, or of each number of a list.
         choices: the allowed strings.
-        length: the number of entries a list must have, or be empty.
+        item: the type of a list's entries, float or str.
+        length: the number of entries a list must have, or be empty; ``None`` for any number.
         read_only: fixed when the node starts.
     """
 
@@ -33,6 +34,7 @@ class ParameterSpec:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    item: type = float
     length: int | None = None
     read_only: bool = False
 
@@ -54,9 +56,10 @@ class ParameterSpec:
         """What values are allowed, in words."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        noun = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}.get(
-            type(self.default), f"a list of {self.length} numbers, or empty"
-        )
+        if isinstance(self.default, list):
+            entries = "strings" if self.item is str else "numbers"
+            return f"a list of {entries}" if self.length is None else f"a list of {self.length} {entries}, or empty"
+        noun = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}[type(self.default)]
         if self.low is not None and self.high is not None:
             return f"{noun} from {self.low:g} to {self.high:g}"
         return noun
@@ -71,10 +74,11 @@ class ParameterSpec:
         if isinstance(self.default, list):
             if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
                 raise refusal
-            numbers = list(value)
-            if len(numbers) not in (0, self.length) or not all(self._number_fits(number) for number in numbers):
+            entries = list(value)
+            fits = (lambda entry: isinstance(entry, str)) if self.item is str else self._number_fits
+            if (self.length is not None and len(entries) not in (0, self.length)) or not all(map(fits, entries)):
                 raise refusal
-            return [float(number) for number in numbers]
+            return [self.item(entry) for entry in entries]
         if isinstance(self.default, (bool, str)):
             if type(value) is not type(self.default) or (self.choices and value not in self.choices):
                 raise refusal

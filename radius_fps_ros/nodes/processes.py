@@ -120,4 +120,6 @@ def _yaml(value: Any) -> str:
     # ROS reads parameter values as YAML, where true is lower case and a string of digits would become a number.
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_yaml, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)

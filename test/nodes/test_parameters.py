@@ -6,6 +6,7 @@ import pytest
 from rclpy.parameter import Parameter
 
 from radius_fps_ros.errors import InputError
+from radius_fps_ros.nodes import hausdorff_parameters
 from radius_fps_ros.nodes.parameters import ParameterSet, ParameterSpec
 from radius_fps_ros.nodes.perception_parameters import SPECS, check_together, pipeline_settings
 
@@ -55,11 +56,14 @@ def test_values_that_do_not_fit(spec, value, sentence):
     assert str(error.value) == sentence
 
 
-def test_every_parameter_is_explained_in_the_configuration_file(pytestconfig):
-    text = (pytestconfig.rootpath / "config" / "perception.yaml").read_text()
-    for spec in SPECS:
+@pytest.mark.parametrize(
+    ("file", "specs"), [("perception", SPECS), ("hausdorff", hausdorff_parameters.SPECS)]
+)
+def test_every_parameter_is_explained_in_the_configuration_file(pytestconfig, file, specs):
+    text = (pytestconfig.rootpath / "config" / f"{file}.yaml").read_text()
+    for spec in specs:
         assert f"{spec.name}: " in text
-    assert all(spec.description.endswith(".") for spec in SPECS)
+    assert all(spec.description.endswith(".") for spec in specs)
 
 
 def test_no_limit_means_infinity():
