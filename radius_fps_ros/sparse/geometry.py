@@ -46,25 +46,22 @@ class ConvGeometry:
     ) -> ConvGeometry:
         """Check and complete the parameters.
 
-        ``padding=None`` means 0 for a regular convolution and ``kernel_size // 2 * dilation`` for a submanifold one.
+        ``padding=None`` means 0. A submanifold convolution centres its kernel: its padding is ``kernel_size // 2 *
+        dilation``, whatever is given, as in spconv.
 
         Raises:
             InputError: a value is not one or three integers in range, or a submanifold convolution is given a stride
-                other than 1 or a padding that does not centre the kernel.
+                other than 1.
         """
         kernel = triple(kernel_size, "kernel_size", minimum=1)
         strides = triple(stride, "stride", minimum=1)
         dilations = triple(dilation, "dilation", minimum=1)
+        paddings = triple(0 if padding is None else padding, "padding", minimum=0)
         centred = (kernel[0] // 2 * dilations[0], kernel[1] // 2 * dilations[1], kernel[2] // 2 * dilations[2])
         if not subm:
-            return cls(kernel, strides, triple(padding or 0, "padding", minimum=0), dilations, False)
+            return cls(kernel, strides, paddings, dilations, False)
         if strides != (1, 1, 1):
             raise InputError(f"a submanifold convolution keeps its sites, so stride must be 1, not {stride!r}")
-        if padding is not None and triple(padding, "padding", minimum=0) != centred:
-            raise InputError(
-                f"a submanifold convolution centres its kernel: padding must be {centred} here (or be left out), "
-                f"not {padding!r}"
-            )
         return cls(kernel, strides, centred, dilations, True)
 
     @property

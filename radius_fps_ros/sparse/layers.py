@@ -122,7 +122,7 @@ class SubMConv3d(_Convolution):
         seed: int = 0,
         algo: str = "auto",
     ) -> None:
-        """As ``SparseConv3d``; the stride is 1 and the padding centres the kernel (leave both out)."""
+        """As ``SparseConv3d``; the stride is 1 and the kernel is centred, whatever ``padding`` says."""
         geometry = ConvGeometry.make(kernel_size, stride, padding, dilation, subm=True)
         super().__init__(in_channels, out_channels, geometry, indice_key, weight, bias, relu, seed, algo)
 

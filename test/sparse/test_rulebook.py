@@ -137,12 +137,17 @@ def test_malformed_sites_are_refused(backend, indices, message):
         ({"dilation": 0}, "dilation must be"),
         ({"kernel_size": 8}, "does not fit"),
         ({"stride": 2, "subm": True}, "stride must be 1"),
-        ({"padding": 0, "subm": True}, r"padding must be \(1, 1, 1\)"),
+        ({"padding": -1, "subm": True}, "padding must be"),
     ],
 )
 def test_geometries_that_make_no_sense_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         build_rulebook(SITES["random"](), SHAPE, BATCH, **{"kernel_size": 3, **arguments})
+
+
+def test_a_submanifold_kernel_is_centred_whatever_the_padding_says():
+    made = [ConvGeometry.make(3, 1, padding, 2, subm=True) for padding in (None, 0, 1, (0, 1, 2))]
+    assert {geometry.padding for geometry in made} == {(2, 2, 2)}
 
 
 def test_a_volume_beyond_64_bits_is_refused():
