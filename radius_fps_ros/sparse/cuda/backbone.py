@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InputError
-from ..network import FeatureMaps, LayerSpec, make_feature_maps
+from ..network import FeatureMaps, LayerSpec, make_feature_maps, not_finite_message
 from ..tensor import SparseTensor
 from .kernels import aligned
 from .rulebook import NOT_FINITE, sort_sites
@@ -48,13 +48,15 @@ class CudaBackbone:
             return self._run(tensor, copy)
 
     def _run(self, tensor: SparseTensor, copy: bool) -> FeatureMaps:
+        import cupy
+
         indices, features, order = aligned(tensor.indices), aligned(tensor.features), None
         overflowed = False
         while True:
             workspace = self._fitting_workspace(tensor, indices, overflowed)
             faults, required = workspace.run(indices, features)
             if faults & NOT_FINITE:
-                raise InputError("the tensor's features hold NaN or infinite values; only finite features are allowed")
+                raise InputError(not_finite_message(int((~cupy.isfinite(features)).sum())))
             if faults:
                 source = sort_sites(tensor.indices, tensor.spatial_shape)  # raises when a site occurs twice
                 indices, order = source.sites, source.order
@@ -78,6 +80,7 @@ class CudaBackbone:
         same_space = known is not None and (known.shape, known.batch_size) == (tensor.spatial_shape, tensor.batch_size)
         if known is not None and same_space and not overflowed and len(indices) <= known.capacities[0]:
             return known
+        self._plan.tilings(tensor.spatial_shape, tensor.batch_size)  # refuses a space that is too large
         source = sort_sites(indices, tensor.spatial_shape)
         sizes = self._plan.measure(source, tensor.spatial_shape, tensor.batch_size)
         capacities = [_GRANULE * max(1, -(-int(_HEADROOM * size) // _GRANULE)) for size in sizes]

@@ -47,12 +47,22 @@ struct Operands {
 __device__ __forceinline__ int list_offsets(const int* __restrict__ neighbours, long long pitch, int volume, int first,
                                             int rows, int* table, unsigned char* live, unsigned* list) {
     __shared__ int listed;
-    for (int i = threadIdx.x; i < volume * ROWS; i += THREADS) {
-        const int row = i % ROWS;
-        const int value = row < rows ? neighbours[i / ROWS * pitch + first + row] : -1;
-        table[i] = value;
-        const unsigned have = __ballot_sync(0xffffffffu, value >= 0);
-        if ((threadIdx.x & 31) == 0) live[i / 32] = (have & 0xffffu ? 1 : 0) | (have >> 16 ? 2 : 0);
+    constexpr int BATCH = 8;  // loads in flight at a time: their latency is most of the time spent here
+    for (int start = threadIdx.x; start < volume * ROWS; start += BATCH * THREADS) {
+        int values[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) {
+            const int i = start + j * THREADS, row = i % ROWS;
+            values[j] = i < volume * ROWS && row < rows ? neighbours[i / ROWS * pitch + first + row] : -1;
+        }
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) {
+            const int i = start + j * THREADS;
+            if (i >= volume * ROWS) break;  // for the whole warp
+            table[i] = values[j];
+            const unsigned have = __ballot_sync(0xffffffffu, values[j] >= 0);
+            if ((threadIdx.x & 31) == 0) live[i / 32] = (have & 0xffffu ? 1 : 0) | (have >> 16 ? 2 : 0);
+        }
     }
     __syncthreads();
     if (threadIdx.x < 32) {
@@ -215,13 +225,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int span = 0; span < SPAN; ++span) {
             const int chunk = s * SPAN + span;
             unsigned live_rows = 0;
-#pragma unroll
-            for (int piece = 0; piece < 4; ++piece) {
-                const int entry = (chunk * 4 + piece) >> log_pieces;
-                if (entry < listed) live_rows |= list[entry] >> 16;
-            }
-            live_rows = live_rows >> (warp_m * M_TILES) & ((1u << M_TILES) - 1);
-            if (live_rows == 0) continue;
+            const int last = min((chunk * 4 + 3) >> log_pieces, listed - 1);
+            for (int entry = chunk * 4 >> log_pieces; entry <= last; ++entry) live_rows |= list[entry] >> 16;
+            if ((live_rows >> (warp_m * M_TILES) & ((1u << M_TILES) - 1)) == 0) continue;
             const uint4* a = shared + s % DEPTH * STAGE + span * (ROWS + COLS) * 4;
             Fragment<8> rows_of[M_TILES];
 #pragma unroll
@@ -237,8 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 Fragment<4> b;
                 b.set(0, a[ROWS * 4 + slot(column, t)]);
 #pragma unroll
-                for (int i = 0; i < M_TILES; ++i)
-                    if (live_rows >> i & 1) multiply(sums[i][j], rows_of[i], b);
+                for (int i = 0; i < M_TILES; ++i) multiply(sums[i][j], rows_of[i], b);
             }
         }
     }

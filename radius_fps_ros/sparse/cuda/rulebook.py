@@ -10,6 +10,7 @@ import numpy as np
 from ...errors import InputError
 from ..geometry import ConvGeometry, Triple
 from ..rulebook import Rulebook
+from ..sites import check_grid
 from .kernels import KERNEL_RULEBOOK, aligned, blocks, geometry_argument, launch
 
 # Bits in the fault word, as in rulebook.cu and load_features.cu.
@@ -225,6 +226,8 @@ def build_rulebook(
     import cupy
 
     out_shape = geometry.output_shape(spatial_shape)
+    if grid is not None:
+        check_grid(grid, spatial_shape, batch_size)
     if geometry.subm and grid is not None:
         table = _neighbours_by_grid(aligned(indices), spatial_shape, geometry, grid)
         return Rulebook(geometry, indices, spatial_shape, indices, out_shape, table)

@@ -107,6 +107,22 @@ class Plan:
                 found.append(table.geometry.output_shape(found[table.source]))
         return found
 
+    def tilings(self, shape: Triple, batch_size: int) -> dict[int, Tiling]:
+        """How the output sites of each level that a regular convolution opens are dealt to blocks.
+
+        Raises:
+            InputError: there are too many cells to visit them all in every frame.
+        """
+        shapes = self.shapes(shape)
+        found = {t.target: Tiling.plan(shapes[t.target], batch_size) for t in self.tables if t.target != t.source}
+        for level, tiling in found.items():
+            if tiling.tiles > MAX_TILES:
+                raise InputError(
+                    f"spatial_shape {shapes[level]} with batch_size {batch_size} has too many cells for a network "
+                    f"on CUDA; at most about 2**38 are allowed"
+                )
+        return found
+
     def measure(self, source: SiteList, shape: Triple, batch_size: int) -> list[int]:
         """Number of sites of every level for the given input sites; waits for the device."""
         sizes, shapes = [source.limit], self.shapes(shape)
@@ -136,15 +152,7 @@ class Workspace:
         shapes = plan.shapes(shape)
         self._geometries = [geometry_argument(shapes[t.source], t.geometry) for t in plan.tables]
         self._shapes = shapes
-        self._tilings = {
-            t.target: Tiling.plan(shapes[t.target], batch_size) for t in plan.tables if t.target != t.source
-        }
-        for level, tiling in self._tilings.items():
-            if tiling.tiles > MAX_TILES:
-                raise InputError(
-                    f"spatial_shape {shapes[level]} with batch_size {batch_size} has too many cells for a network "
-                    f"on CUDA; at most about 2**38 are allowed"
-                )
+        self._tilings = plan.tilings(shape, batch_size)
         # One word of faults, then per level how many rows there are and how many were required, then the group
         # counts: all that must be zero when a pass begins.
         groups = {level: -(-tiling.tiles // TILE_GROUP) for level, tiling in self._tilings.items()}
