@@ -89,7 +89,8 @@ def check_mesh(
 ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Vertices as contiguous float64 and faces as contiguous int32, or an InputError that says what is wrong."""
     try:
-        v = np.ascontiguousarray(vertices, dtype=np.float64)
+        # Writable and aligned also where the caller's are not: each kind of array would compile the kernels anew.
+        v = np.require(vertices, np.float64, ["C", "A", "W"])
         f = np.asarray(faces)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: vertices and faces must be arrays of numbers ({error})") from None
@@ -99,8 +100,8 @@ def check_mesh(
         if f.size == 0:
             raise InputError(f"{name} is empty: it has no faces")
         raise InputError(f"{name}: faces must have shape (F, 3): three vertex indices a triangle, not {f.shape}")
-    if len(f) == 0:
-        raise InputError(f"{name} is empty: it has no faces")
+    if len(f) == 0 or len(v) == 0:
+        raise InputError(f"{name} is empty: it has no {'faces' if len(f) == 0 else 'vertices'}")
     if f.dtype.kind not in "iu":
         raise InputError(f"{name}: faces must hold integers, not {f.dtype}")
     low, high = int(f.min()), int(f.max())
@@ -112,7 +113,7 @@ def check_mesh(
         raise InputError(f"{name}: vertex {bad} is not finite (NaN or infinite)")
     if np.abs(v).max() > LARGEST:
         raise InputError(f"{name}: coordinates must not exceed {LARGEST:g} in magnitude")
-    return v, np.ascontiguousarray(f, dtype=np.int32)
+    return v, np.require(f, np.int32, ["C", "A", "W"])
 
 
 def load_mesh(path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:

@@ -31,14 +31,16 @@ UNDERFLOW = 2.0**-500
 
 def error_bound(magnitude: float, depth: int) -> float:
     """Largest error of a distance between coordinates up to ``magnitude`` after ``depth`` halvings."""
+    if magnitude == 0.0:
+        return 0.0  # both meshes are the same one point: nothing rounds
     return math.nextafter((128 + 4 * depth) * UNIT_ROUNDOFF * magnitude + UNDERFLOW, math.inf)
 
 
 def round_up(value: float, error: float) -> float:
     """An upper bound of an exact value from a computed one."""
-    return math.nextafter(value + error, math.inf)
+    return math.nextafter(value + error, math.inf) if error > 0.0 else value
 
 
 def round_down(value: float, error: float) -> float:
     """A lower bound of an exact, non-negative value from a computed one."""
-    return max(0.0, math.nextafter(value - error, -math.inf))
+    return max(0.0, math.nextafter(value - error, -math.inf)) if error > 0.0 else value

@@ -15,7 +15,7 @@ from .workers import Workers
 
 BINS = 16
 LEAF = 4
-STACK = 128  # traversal stack; SPLIT_BY_COUNT keeps the depth below it
+STACK = 192  # traversal stack: SPLIT_BY_COUNT keeps the depth below it, in subtrees that threads build too
 SPLIT_BY_COUNT = 64  # deeper than this, halve by count: clustered input must not make a list of the tree
 SERIAL = 8192  # smaller meshes are built by one thread
 SERIAL_DEPTH = 32  # depth assumed for the subtrees that threads build: halving by count starts 32 levels below

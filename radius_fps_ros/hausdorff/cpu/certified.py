@@ -29,30 +29,38 @@ def _support(w: NDArray, x: float, y: float, z: float) -> float:
 
 
 @jit
+def _across(
+    x: float, y: float, z: float, dx: float, dy: float, dz: float, length2: float
+) -> tuple[float, float, float]:
+    """The part of a vector orthogonal to ``d``; the second pass removes what rounding left of the first."""
+    for _ in range(2):
+        t = (x * dx + y * dy + z * dz) / length2
+        x, y, z = x - t * dx, y - t * dy, z - t * dz
+    return x, y, z
+
+
+@jit
 def triangle_distance_below(w: NDArray) -> float:
     """Lower bound on the distance from the origin to the triangle with corners ``w (3, 3)``.
 
-    Every plane between the origin and the corners gives one. The best of seven is the distance itself: normal to the
-    face, to an edge (through the origin's foot on it), or along a corner, whichever feature is the nearest.
+    Every plane between the origin and the corners gives one, however inexact its normal. The best is the distance
+    itself: normal to the face, to an edge (through the origin's foot on it) or along a corner, whichever is nearest.
     """
-    best = 0.0
-    e = np.empty((2, 3))
-    for k in range(3):
-        e[0, k], e[1, k] = w[1, k] - w[0, k], w[2, k] - w[0, k]
-    x = e[0, 1] * e[1, 2] - e[0, 2] * e[1, 1]
-    y = e[0, 2] * e[1, 0] - e[0, 0] * e[1, 2]
-    z = e[0, 0] * e[1, 1] - e[0, 1] * e[1, 0]
-    best = max(best, _support(w, x, y, z))
+    ux, uy, uz = w[1, 0] - w[0, 0], w[1, 1] - w[0, 1], w[1, 2] - w[0, 2]
+    vx, vy, vz = w[2, 0] - w[0, 0], w[2, 1] - w[0, 1], w[2, 2] - w[0, 2]
+    nx, ny, nz = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
+    best = _support(w, nx, ny, nz)
     for a in range(3):
+        b = (a + 1) % 3
         x, y, z = w[a, 0], w[a, 1], w[a, 2]
         best = max(best, _support(w, x, y, z))
-        b = (a + 1) % 3
         dx, dy, dz = w[b, 0] - x, w[b, 1] - y, w[b, 2] - z
         length2 = dx * dx + dy * dy + dz * dz
         if length2 > TINY:
-            for _ in range(2):  # the second pass removes what rounding left of the edge's direction
-                t = (x * dx + y * dy + z * dz) / length2
-                x, y, z = x - t * dx, y - t * dy, z - t * dz
+            x, y, z = _across(x, y, z, dx, dy, dz, length2)
+            best = max(best, _support(w, x, y, z))
+            # on a thin face the computed normal leans along the edges: upright on the longest, it serves
+            x, y, z = _across(nx, ny, nz, dx, dy, dz, length2)
             best = max(best, _support(w, x, y, z))
     return best
 

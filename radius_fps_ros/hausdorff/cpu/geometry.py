@@ -15,8 +15,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 ROW = 13
-# det(Gram) / longest^4 below which the barycentric solve loses too many digits (height / length < 1e-4).
-SLIVER = 1e-8
+# det(Gram) / longest^4 below which the barycentric solve may lose more than four digits (height / length < 1e-2).
+SLIVER = 1e-4
 
 # Fused multiply-adds round less often than rounding.py assumes, so contraction keeps its bounds valid.
 jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
@@ -61,6 +61,49 @@ def _clamp(value: float, high: float) -> float:
 
 
 @jit
+def _inside_sliver(rows: NDArray, j: int, wx: float, wy: float, wz: float) -> tuple[float, float]:
+    """Barycentric foot of a point on a thin triangle's plane, clamped to the triangle.
+
+    The base is the longest edge ``U``; the other direction is made orthogonal to it before anything is divided, which
+    costs digits in proportion to the thinness and not to its square as the Gram determinant would. Further solves on
+    the residual, whose tangential part is small, restore them.
+    """
+    e1x, e1y, e1z = rows[j, 3], rows[j, 4], rows[j, 5]
+    e2x, e2y, e2z = rows[j, 6], rows[j, 7], rows[j, 8]
+    third = rows[j, 9] - 2.0 * rows[j, 10] + rows[j, 11]
+    base = 0 if rows[j, 9] >= max(rows[j, 11], third) else (1 if rows[j, 11] >= third else 2)
+    if base == 0:
+        ux, uy, uz, vx, vy, vz = e1x, e1y, e1z, e2x, e2y, e2z
+    elif base == 1:
+        ux, uy, uz, vx, vy, vz = e2x, e2y, e2z, e1x, e1y, e1z
+    else:
+        ux, uy, uz, vx, vy, vz = e2x - e1x, e2y - e1y, e2z - e1z, -e1x, -e1y, -e1z
+    u2 = ux * ux + uy * uy + uz * uz
+    c = 0.0
+    hx, hy, hz = vx, vy, vz
+    for _ in range(2):
+        k = (hx * ux + hy * uy + hz * uz) / u2
+        hx, hy, hz, c = hx - k * ux, hy - k * uy, hz - k * uz, c + k
+    h2 = hx * hx + hy * hy + hz * hz
+    s, t = 0.0, 0.0
+    if not h2 > 0.0:
+        return s, t
+    for _ in range(3):
+        rx, ry, rz = wx - s * e1x - t * e2x, wy - s * e1y - t * e2y, wz - s * e1z - t * e2z
+        y = (rx * hx + ry * hy + rz * hz) / h2
+        x = (rx * ux + ry * uy + rz * uz) / u2 - y * c
+        if base == 0:
+            s, t = s + x, t + y
+        elif base == 1:
+            s, t = s + y, t + x
+        else:
+            s, t = s - x - y, t + x
+        s = _clamp(s, 1.0)
+        t = _clamp(t, 1.0 - s)
+    return s, t
+
+
+@jit
 def _closest_on_sliver(
     rows: NDArray, j: int, wx: float, wy: float, wz: float, d1: float, d2: float
 ) -> tuple[float, float, float]:
@@ -76,21 +119,10 @@ def _closest_on_sliver(
     d = _residual2(rows, j, wx, wy, wz, 1.0 - t1, t1)
     if d < best:
         s, t, best = 1.0 - t1, t1, d
-    det = a11 * a22 - a12 * a12
-    if det > 0.0:
-        s1, t1 = 0.0, 0.0
-        # The second solve acts on the residual, whose tangential part is small: it restores the digits the first lost.
-        for _ in range(2):
-            rx = wx - s1 * rows[j, 3] - t1 * rows[j, 6]
-            ry = wy - s1 * rows[j, 4] - t1 * rows[j, 7]
-            rz = wz - s1 * rows[j, 5] - t1 * rows[j, 8]
-            r1 = rows[j, 3] * rx + rows[j, 4] * ry + rows[j, 5] * rz
-            r2 = rows[j, 6] * rx + rows[j, 7] * ry + rows[j, 8] * rz
-            s1 = _clamp(s1 + (a22 * r1 - a12 * r2) / det, 1.0)
-            t1 = _clamp(t1 + (a11 * r2 - a12 * r1) / det, 1.0 - s1)
-        d = _residual2(rows, j, wx, wy, wz, s1, t1)
-        if d < best:
-            s, t, best = s1, t1, d
+    s1, t1 = _inside_sliver(rows, j, wx, wy, wz)
+    d = _residual2(rows, j, wx, wy, wz, s1, t1)
+    if d < best:
+        s, t, best = s1, t1, d
     return s, t, best
 
 

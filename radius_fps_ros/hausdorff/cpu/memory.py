@@ -10,6 +10,7 @@ from ..mesh import PreparedMesh
 from .geometry import ROW
 from .seeds import GROUP
 
+OBJECTS = 150_000  # Python's own: threads, views, tuples
 # bytes a face of the target: node, row, face index, box while building; and a vertex: local coordinates
 TARGET_FACE, TARGET_VERTEX = 64 + 8 * ROW + 4 + 48, 24
 # bytes a face of the source: box, keys and indices while sorting; its share of a group; and a vertex: local
@@ -20,7 +21,8 @@ SOURCE_FACE, SOURCE_GROUP, SOURCE_VERTEX = 48 + 16, 48 + 28, 24 + 12
 def fixed_bytes(source: PreparedMesh, target: PreparedMesh) -> int:
     """What the search keeps whatever it meets."""
     return (
-        len(target.faces) * TARGET_FACE
+        OBJECTS
+        + len(target.faces) * TARGET_FACE
         + len(target.vertices) * TARGET_VERTEX
         + len(source.faces) * SOURCE_FACE
         + (len(source.faces) // GROUP + 1) * SOURCE_GROUP

@@ -102,7 +102,7 @@ class Wavefront:
         self.blocks: deque[Block] = deque()
         memory = available_bytes() // 2 if goal.memory_limit is None else goal.memory_limit
         spare = max(0, memory - fixed_bytes(source, target)) // TRIANGLE_BYTES
-        self.block = min(BLOCK, spare // (2 * TRANSIENT))
+        self.block = min(BLOCK, max(seeds.GROUP, spare // (2 * TRANSIENT)))
         self.capacity = spare - TRANSIENT * self.block
         self.vertex_distance = np.empty(len(self.vertices))
         self.vertex_row = np.full(len(self.vertices), -1, np.int32)
@@ -130,30 +130,30 @@ class Wavefront:
         """One round; False when memory leaves no room for another.
 
         Breadth first while there is room. When it runs short, the triangles with the smallest bounds, which are the
-        next to close, are split and all others deferred (Fan et al., 2026).
+        next to close, are split and all others deferred (Fan et al., 2026); a small part of the room at a time, so
+        that their descendants find room too.
         """
         room = self.capacity - sum(len(block) for block in self.blocks)
-        if self.position < len(self.rank) and room >= min(self.batch, self.block // seeds.GROUP) * seeds.GROUP > 0:
-            self.seed(min(self.batch, self.block // seeds.GROUP))
+        groups = min(self.batch, self.block // seeds.GROUP)
+        if self.position < len(self.rank) and room >= 2 * groups * seeds.GROUP:
+            self.seed(groups)
             return True
-        if not self.blocks:
+        if not self.blocks or room < 3:
             return False
-        if room >= 3 * self.block:
+        if room >= 8 * self.block:
             block = self.blocks.popleft()
             while self.blocks and len(block) + len(self.blocks[0]) <= self.block:
                 block = Block.join(block, self.blocks.popleft())
             self.split(block)
             return True
-        smallest = min(range(len(self.blocks)), key=lambda i: self.blocks[i].top)
-        self.blocks.rotate(-smallest)
+        self.blocks.rotate(-min(range(len(self.blocks)), key=lambda i: self.blocks[i].top))
         block = self.blocks.popleft()
-        some = min(room // 3, len(block))
-        if some > 0:
-            order = np.argpartition(block.bound, some - 1)
-            if some < len(block):
-                self.push(block.pick(order[some:]))
-            self.split(block.pick(order[:some]))
-        return some > 0
+        some = min(max(1, room // 8), len(block))
+        order = np.argpartition(block.bound, some - 1)
+        if some < len(block):
+            self.push(block.pick(order[some:]))
+        self.split(block.pick(order[:some]))
+        return True
 
     def cut(self) -> float:
         """Computed bounds up to this close a triangle."""
@@ -221,7 +221,7 @@ class Wavefront:
             self.position = len(self.rank)
             return
         self.position += len(selected)
-        self.triangles += len(selected) * seeds.GROUP
+        self.triangles += int(np.minimum(seeds.GROUP, len(self.faces) - selected * seeds.GROUP).sum())
         face, hint = np.empty(len(selected) * seeds.GROUP, np.int32), np.empty(len(selected) * seeds.GROUP, np.int32)
 
         def screen(first: int, last: int, start: int, report: NDArray[np.float64]) -> int:
