@@ -100,7 +100,7 @@ class FramePipeline:
             rows = usable_rows(cloud, settings)
             points = cloud.xyz if rows is None else cloud.xyz[rows]
         with stage(milliseconds, "sample"):
-            sampling = self._sampler(points, min(settings.n_samples, len(points)))
+            sampling = self._sampler(points, settings.n_samples)
             indices = sampling.indices if rows is None else rows[sampling.indices]
         with stage(milliseconds, "encode"):
             sampled = encode_subset(cloud, indices)

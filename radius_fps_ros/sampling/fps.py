@@ -49,7 +49,7 @@ def farthest_point_sampling(
     Args:
         points: (N, 3) x y z, NumPy or CuPy, any float or integer type; rounded to float32 first. Rows that are then
             not finite are never sampled and do not count for the coverage radius.
-        n_samples: how many samples, 1 to N (with ``on_duplicates="pad"`` also more).
+        n_samples: how many samples, at least 1; more than there are distinct points is a matter of ``on_duplicates``.
         start: row of the first sample; it must be finite.
         backend: ``"auto"`` (CUDA where usable, else CPU), ``"cpu"`` or ``"cuda"``.
         method: ``"radius"`` (spherical voxel pruning), ``"lookahead"`` (exact batches), ``"brute"`` (one full pass a
@@ -114,7 +114,7 @@ class Sampler:
         choice = select_backend(self._backend, points)
         if choice.name == "cpu" and is_cupy_array(points):
             raise InputError(f"points is a CuPy array but only the CPU can run here: {choice.reason}")
-        count = _checked_count(n_samples, len(points), on_duplicates)
+        count = _checked_count(n_samples)
         row = _integer(start, "start")
         if not 0 <= row < len(points):
             raise InputError(f"start must be a row of points, 0 to {len(points) - 1}, not {row}")
@@ -200,14 +200,10 @@ def _check_points(points: Any) -> None:
         raise InputError("points is empty; at least one point is needed")
 
 
-def _checked_count(n_samples: Any, n_points: int, on_duplicates: str) -> int:
+def _checked_count(n_samples: Any) -> int:
     count = _integer(n_samples, "n_samples")
     if count < 1:
         raise InputError(f"n_samples must be at least 1, not {count}")
-    if count > n_points and on_duplicates != "pad":
-        raise InputError(
-            f"n_samples={count} is more than the {n_points} points given; ask for fewer or use on_duplicates='pad'"
-        )
     return count
 
 

@@ -100,6 +100,15 @@ def test_error_says_how_many_distinct_points_exist():
     assert sample(DUPLICATES, 4, on_duplicates="error").n_distinct == 4
 
 
+def test_more_samples_than_points_is_a_matter_of_on_duplicates():
+    distinct = np.arange(15, dtype=np.float32).reshape(5, 3)
+    assert len(sample(distinct, 9).indices) == 5
+    padded = sample(distinct, 9, on_duplicates="pad")
+    assert (len(padded.indices), padded.n_distinct) == (9, 5)
+    with pytest.raises(InputError, match="only 5 distinct points exist, fewer than n_samples=9"):
+        sample(distinct, 9, on_duplicates="error")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -115,7 +124,6 @@ def test_error_says_how_many_distinct_points_exist():
         ({"n_samples": -3}, "n_samples must be at least 1, not -3"),
         ({"n_samples": 2.0}, "n_samples must be an integer, not 2.0"),
         ({"n_samples": None}, "n_samples must be an integer"),
-        ({"n_samples": 3001}, "n_samples=3001 is more than the 3000 points"),
         ({"start": 3000}, "start must be a row of points, 0 to 2999, not 3000"),
         ({"start": -1}, "start must be a row"),
         ({"start": "first"}, "start must be an integer"),
