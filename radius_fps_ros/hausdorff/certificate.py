@@ -146,6 +146,15 @@ def certify_hausdorff(
     )
 
 
+def warm_up(backend: str = "auto") -> None:
+    """Compile the kernels, or load them from their cache, now rather than in the first certification."""
+    corners = np.array([[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [1.0, 3.0, 0.0]])
+    # Three points against their triangle: it has to be split, so that every kernel runs.
+    certify_hausdorff(
+        (corners, np.array([[0, 1, 2]])), (corners, np.arange(3).repeat(3).reshape(3, 3)), backend=backend
+    )
+
+
 Directed: TypeAlias = Callable[[PreparedMesh, PreparedMesh, Goal, Interval], Outcome]
 
 
