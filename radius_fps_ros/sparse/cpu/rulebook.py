@@ -27,50 +27,43 @@ def build_rulebook(
     """See ``radius_fps_ros.sparse.build_rulebook``; the sites are already checked."""
     out_shape = geometry.output_shape(spatial_shape)
     keys, rows = sort_sites(indices, spatial_shape)
+    sites = np.ascontiguousarray(indices[rows])
     window = (geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation)
-    if geometry.subm:
-        out_indices, columns = indices, rows
-        sites = np.ascontiguousarray(indices[rows])
-    else:
-        out_indices = sites = _output_sites(keys, spatial_shape, out_shape, geometry)
-        columns = np.arange(len(sites), dtype=np.int32)
     symmetric = geometry.subm and all(size % 2 for size in geometry.kernel_size)
-    neighbours = np.full((geometry.volume, len(sites)), -1, dtype=np.int32)
     with numba_threads(None):
+        if geometry.subm:
+            out_indices, out_sites, columns = indices, sites, rows
+        else:
+            out_indices = out_sites = _output_sites(sites, out_shape, geometry)
+            columns = np.arange(len(out_sites), dtype=np.int32)
+        neighbours = np.full((geometry.volume, len(out_sites)), -1, dtype=np.int32)
         if grid is None:
-            _sweep(keys, rows, sites, columns, spatial_shape, *window, symmetric, neighbours)
+            _sweep(keys, rows, out_sites, columns, spatial_shape, *window, symmetric, neighbours)
         else:
             check_grid(grid, spatial_shape, batch_size)
             cells = grid.reshape(-1)
             cells[keys] = rows
             try:
-                _look_up(cells, sites, columns, spatial_shape, *window, neighbours)
+                _look_up(cells, out_sites, columns, spatial_shape, *window, neighbours)
             finally:
                 cells[keys] = -1
     return Rulebook(geometry, indices, spatial_shape, out_indices, out_shape, neighbours)
 
 
-def _output_sites(
-    keys: NDArray[np.int64], shape: Triple, out_shape: Triple, geometry: ConvGeometry
-) -> NDArray[np.int32]:
-    """All outputs (N_out, 4) that the inputs reach, sorted."""
-    window = (geometry.kernel_size, geometry.stride, geometry.padding, geometry.dilation)
-    candidates = np.empty(len(keys) * geometry.volume, dtype=np.int64)
-    reached = candidates[: _reach(keys, shape, out_shape, *window, candidates)]
-    reached.sort()
+def _output_sites(sites: NDArray[np.int32], out_shape: Triple, geometry: ConvGeometry) -> NDArray[np.int32]:
+    """All outputs (N_out, 4) that the sorted input ``sites`` reach, sorted."""
+    kernel = geometry.kernel_size
+    candidates = np.empty((kernel[0] * kernel[1], len(sites) * kernel[2]), dtype=np.int64)
+    counts = np.empty(len(candidates), dtype=np.int64)
+    _reach(sites, out_shape, kernel, geometry.stride, geometry.padding, geometry.dilation, candidates, counts)
+    reached = np.concatenate([line[:count] for line, count in zip(candidates, counts, strict=True)])
+    reached.sort(kind="stable")  # a merge sort: what each line holds already ascends
     first = np.ones(len(reached), dtype=np.bool_)
     np.not_equal(reached[1:], reached[:-1], out=first[1:])
     out_keys = reached[first]
-    sites = np.empty((len(out_keys), 4), dtype=np.int32)
-    decode(out_keys, out_shape, sites)
-    return sites
-
-
-@njit(nogil=True, cache=True)
-def _site(key: int, shape: Triple) -> tuple[int, int, int, int]:
-    row, x = key // shape[2], key % shape[2]
-    layer, y = row // shape[1], row % shape[1]
-    return layer // shape[0], layer % shape[0], y, x
+    out_sites = np.empty((len(out_keys), 4), dtype=np.int32)
+    decode(out_keys, out_shape, out_sites)
+    return out_sites
 
 
 @njit(nogil=True, cache=True)
@@ -82,42 +75,39 @@ def _target(position: int, tap: int, size: int, stride: int, padding: int, dilat
     return shifted // stride
 
 
-@njit(nogil=True, cache=True)
+@njit(parallel=True, nogil=True, cache=True)
 def _reach(
-    keys: NDArray[np.int64],
-    shape: Triple,
+    sites: NDArray[np.int32],
     out_shape: Triple,
     kernel: Triple,
     stride: Triple,
     padding: Triple,
     dilation: Triple,
     candidates: NDArray[np.int64],
-) -> int:
-    """Keys of all outputs that the inputs reach, with repetitions; returns how many."""
-    # Inputs ascend, so what one kernel row (kz, ky) emits nearly ascends too: remembering its highest key drops most
-    # of the repetitions before they are sorted.
-    highest = np.full(kernel[0] * kernel[1], -1, dtype=np.int64)
-    count = 0
-    for i in range(len(keys)):
-        batch, z, y, x = _site(keys[i], shape)
-        for kz in range(kernel[0]):
-            oz = _target(z, kz, out_shape[0], stride[0], padding[0], dilation[0])
+    counts: NDArray[np.int64],
+) -> None:
+    """For each kernel row (kz, ky) the keys of the outputs that the inputs reach; some repeat, most do not."""
+    for line in prange(kernel[0] * kernel[1]):
+        count = 0
+        # Inputs ascend, and so do the windows of outputs along x that they reach: a key that is not above the highest
+        # one so far is already there. With gaps in the window (dilation) it may not be.
+        highest = np.int64(-1)
+        for i in range(len(sites)):
+            oz = _target(sites[i, 1], line // kernel[1], out_shape[0], stride[0], padding[0], dilation[0])
             if oz < 0:
                 continue
-            for ky in range(kernel[1]):
-                oy = _target(y, ky, out_shape[1], stride[1], padding[1], dilation[1])
-                if oy < 0:
-                    continue
-                base = ((batch * out_shape[0] + oz) * out_shape[1] + oy) * out_shape[2]
-                line = kz * kernel[1] + ky
-                known = highest[line]
-                for tap in range(kernel[2]):
-                    ox = _target(x, tap, out_shape[2], stride[2], padding[2], dilation[2])
-                    if ox >= 0 and (base + ox > known or dilation[2] > 1):
-                        candidates[count] = base + ox
-                        count += 1
-                        highest[line] = max(highest[line], base + ox)
-    return count
+            oy = _target(sites[i, 2], line % kernel[1], out_shape[1], stride[1], padding[1], dilation[1])
+            if oy < 0:
+                continue
+            base = ((np.int64(sites[i, 0]) * out_shape[0] + oz) * out_shape[1] + oy) * out_shape[2]
+            known = highest
+            for tap in range(kernel[2] - 1, -1, -1):
+                ox = _target(sites[i, 3], tap, out_shape[2], stride[2], padding[2], dilation[2])
+                if ox >= 0 and (base + ox > known or dilation[2] > 1):
+                    candidates[line, count] = base + ox
+                    count += 1
+                    highest = max(highest, base + ox)
+        counts[line] = count
 
 
 @njit(parallel=True, nogil=True, cache=True)
