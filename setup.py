@@ -30,6 +30,7 @@ setup(
         "numba>=0.60",
         "numpy>=1.26,<3",
         "plyfile>=1.0,<2",
+        "pyyaml>=6,<7",
         "pypcd4>=1.1,<2",
         "rich>=13,<16",
         "rosbags>=0.11,<0.12",

@@ -12,6 +12,8 @@ from ..errors import RadiusFpsError
 
 COMMANDS = {
     "sample": "Downsample a cloud file by exact farthest point sampling.",
+    "features": "Compute sparse voxel features of a cloud file.",
+    "certify": "Certify the Hausdorff distance between two mesh files.",
     "replay": "Publish the clouds of a bag on ROS 2.",
 }
 

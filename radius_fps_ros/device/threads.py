@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 from collections.abc import Iterator
@@ -13,11 +14,16 @@ from ..errors import InputError
 
 def usable_cores() -> int:
     """Cores this process may use: its CPU affinity, cut by a cgroup v2 CPU quota (containers)."""
-    cores = len(os.sched_getaffinity(0))
-    with contextlib.suppress(OSError, ValueError):  # no cgroup v2 here, or "max": no quota
+    return int(min(len(os.sched_getaffinity(0)), _quota_cores()))
+
+
+@functools.cache  # read once: a network asks for each of its layers
+def _quota_cores() -> float:
+    try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        cores = min(cores, max(1, math.floor(int(quota) / int(period))))
-    return cores
+        return max(1, int(quota) // int(period))
+    except (OSError, ValueError):  # no cgroup v2 here, or "max": no quota
+        return math.inf
 
 
 @contextlib.contextmanager
