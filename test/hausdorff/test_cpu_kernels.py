@@ -52,6 +52,7 @@ def test_distances_to_awkward_triangles():
         assert s + t <= 1 + 2**-52
         # an upper bound always; and close to the distance, however thin the triangle
         assert exact - error <= math.sqrt(d2) <= exact + 1e-12
+        assert exact - error <= math.sqrt(geometry.triangle_distance2(rows, 0, *point)) <= exact + 1e-12
         below = certified.triangle_distance_below(corner - point)
         assert exact - 1e-12 <= below <= exact + error
 

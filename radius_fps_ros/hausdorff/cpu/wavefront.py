@@ -27,7 +27,7 @@ from .subdivision import MAX_DEPTH, expand
 from .workers import Workers
 
 FIRST_BATCH = 32  # groups of seeds in the first round; four times as many in each further one
-LARGEST_BATCH = 256
+LARGEST_BATCH = 512
 BLOCK = 8192  # triangles subdivided between two looks at the clock
 TRANSIENT = 10  # blocks' worth of memory that splitting one takes for a moment
 
@@ -134,8 +134,8 @@ class Wavefront:
         that their descendants find room too.
         """
         room = self.capacity - sum(len(block) for block in self.blocks)
-        groups = min(self.batch, self.block // seeds.GROUP)
-        if self.position < len(self.rank) and room >= 2 * groups * seeds.GROUP:
+        groups = min(self.batch, self.block // 16, room // (2 * seeds.GROUP))
+        if self.position < len(self.rank) and groups > 0:
             self.seed(groups)
             return True
         if not self.blocks or room < 3:
@@ -214,8 +214,9 @@ class Wavefront:
         """Bound the triangles of the next groups; those above the cut become a block."""
         cut = self.cut()
         selected = self.rank[self.position : self.position + batch]
-        self.batch = min(4 * self.batch, LARGEST_BATCH)
         top = float(self.group_bound[selected[0]])
+        selected = np.sort(selected)  # along the curve again: neighbours share rows and cache lines
+        self.batch = min(4 * self.batch, LARGEST_BATCH)
         if top <= cut:  # all further groups have lower bounds
             self.closed = max(self.closed, top)
             self.position = len(self.rank)
