@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import radius_fps_ros
 from radius_fps_ros.device import (
     array_module,
     cuda_unavailable_reason,
@@ -54,17 +56,20 @@ def test_at_least_one_core():
     assert usable_cores() >= 1
 
 
-CORE = ("sampling", "sparse", "hausdorff", "clouds", "device", "cli", "pipeline")
+CORE = ("sampling", "sparse", "hausdorff", "clouds", "device", "cli", "pipeline", "frame_features")
 
 
 @pytest.mark.parametrize("part", CORE)
 def test_the_core_imports_no_ros_and_no_cupy(part):
     """Dependencies point one way: only ``nodes`` knows ROS, and only the ``cuda`` packages import CuPy when imported."""
+    root = Path(radius_fps_ros.__file__).parent
+    files = [root / f"{part}.py"] if (root / f"{part}.py").exists() else sorted((root / part).rglob("*.py"))
+    names = [
+        ".".join(("radius_fps_ros", *f.relative_to(root).with_suffix("").parts)) for f in files if "cuda" not in f.parts
+    ]
     code = (
-        "import sys, pkgutil, importlib\n"
-        f"top = importlib.import_module('radius_fps_ros.{part}')\n"
-        "for m in pkgutil.walk_packages(getattr(top, '__path__', []), top.__name__ + '.'):\n"
-        "    '.cuda' in m.name or importlib.import_module(m.name)\n"
+        "import sys, importlib\n"
+        f"for name in {names}: importlib.import_module(name.removesuffix('.__init__'))\n"
         "bad = [m for m in sys.modules if m.split('.')[0] in ('rclpy', 'sensor_msgs', 'cupy')]\n"
         "sys.exit(f'imported {bad}' if bad else 0)\n"
     )
