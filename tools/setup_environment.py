@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+PIP_INSTALL = (PYTHON, "-m", "pip", "install", "--disable-pip-version-check")
 BUILD = ROOT / "build" / "interfaces"
 LOGS = ROOT / "build" / "setup_logs"
 NAME = "radius_fps_ros"
@@ -88,13 +89,12 @@ def install_packages() -> None:
     """Install what the requirement files and setup.py name."""
     step(
         "python packages",
-        [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "-r", "requirements/ros.txt"]
-        + ["-r", "requirements/dev.txt"],
+        [*PIP_INSTALL, "-r", "requirements/ros.txt", "-r", "requirements/dev.txt"],
         "check that pip reaches a package index, then run it again.",
     )
     step(
         "this package",
-        [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-build-isolation", "-e", "."],
+        [*PIP_INSTALL, "--no-build-isolation", "-e", "."],
         "check that pip reaches a package index, then run it again.",
     )
 
@@ -119,12 +119,13 @@ def build_interfaces() -> None:
     """Build and install the message package into the environment's own prefix, where it needs no run-time variables."""
     env = dict(os.environ, PATH=f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}")
     env |= {"AMENT_PREFIX_PATH": str(VENV), "CMAKE_PREFIX_PATH": str(VENV)}
+    options = ("-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF")
+    places = (f"-DCMAKE_INSTALL_PREFIX={VENV}", f"-DPython3_EXECUTABLE={PYTHON}")
     cmake = VENV / "bin" / "cmake"
     shutil.rmtree(BUILD, ignore_errors=True)
     step(
         "interface configuration",
-        [cmake, "-S", "interfaces", "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF"]
-        + [f"-DCMAKE_INSTALL_PREFIX={VENV}", f"-DPython3_EXECUTABLE={PYTHON}"],
+        [cmake, "-S", "interfaces", "-B", BUILD, "-G", "Ninja", *options, *places],
         "remove .venv and run `make setup` again.",
         env,
     )

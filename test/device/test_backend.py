@@ -61,12 +61,11 @@ CORE = ("sampling", "sparse", "hausdorff", "clouds", "device", "cli", "pipeline"
 
 @pytest.mark.parametrize("part", CORE)
 def test_the_core_imports_no_ros_and_no_cupy(part):
-    """Dependencies point one way: only ``nodes`` knows ROS, and only the ``cuda`` packages import CuPy when imported."""
+    """Dependencies point one way: only ``nodes`` knows ROS, and only importing a ``cuda`` package imports CuPy."""
     root = Path(radius_fps_ros.__file__).parent
     files = [root / f"{part}.py"] if (root / f"{part}.py").exists() else sorted((root / part).rglob("*.py"))
-    names = [
-        ".".join(("radius_fps_ros", *f.relative_to(root).with_suffix("").parts)) for f in files if "cuda" not in f.parts
-    ]
+    paths = [f.relative_to(root).with_suffix("") for f in files if "cuda" not in f.parts]
+    names = [".".join(("radius_fps_ros", *path.parts)) for path in paths]
     code = (
         "import sys, importlib\n"
         f"for name in {names}: importlib.import_module(name.removesuffix('.__init__'))\n"
