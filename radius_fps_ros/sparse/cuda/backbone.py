@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InputError
-from ..network import FeatureMaps, LayerSpec, make_feature_maps, not_finite_message
+from ..network import FeatureMaps, LayerSpec, not_finite_message
 from ..tensor import SparseTensor
 from .kernels import aligned
+from .plan import Plan
 from .rulebook import NOT_FINITE, sort_sites
-from .workspace import Plan, Workspace
+from .workspace import Workspace
 
 _HEADROOM = 1.25  # capacity over the sites of the frame that it was measured on
 _GRANULE = 1024
@@ -39,7 +40,8 @@ class CudaBackbone:
     def __call__(self, tensor: SparseTensor, *, copy: bool = True) -> FeatureMaps:
         """All tensors that the layers name as outputs.
 
-        ``copy=False`` returns views of the workspace, valid until the next call.
+        The arrays of one result share one allocation; ``copy=False`` returns views of the workspace instead, valid
+        until the next call.
 
         Raises:
             InputError: features that are not finite, a site that occurs twice, or a shape too small for the strides.
@@ -54,7 +56,7 @@ class CudaBackbone:
         overflowed = False
         while True:
             workspace = self._fitting_workspace(tensor, indices, overflowed)
-            faults, required = workspace.run(indices, features)
+            faults, required, results = workspace.run(indices, features, copy=copy)
             if faults & NOT_FINITE:
                 raise InputError(not_finite_message(int((~cupy.isfinite(features)).sum())))
             if faults:
@@ -65,14 +67,7 @@ class CudaBackbone:
             overflowed = any(need > has for need, has in zip(required, workspace.capacities, strict=True))
             if not overflowed:
                 break
-        outputs = self._outputs(tensor, workspace, required, order, copy)
-        stats = {
-            "algorithm": self._plan.algorithm,
-            "recaptures": self._recaptures,
-            "capacities": list(workspace.capacities),
-            "workspace_bytes": workspace.nbytes,
-        }
-        return make_feature_maps(tensor, self._plan.layers, outputs, stats)
+        return self._maps(tensor, workspace, required, results, order)
 
     def _fitting_workspace(self, tensor: SparseTensor, indices: Any, overflowed: bool) -> Workspace:
         """The workspace at hand, or a larger one when this frame is known not to fit."""
@@ -90,28 +85,30 @@ class CudaBackbone:
         self._workspace = Workspace(self._plan, tensor.spatial_shape, tensor.batch_size, capacities)
         return self._workspace
 
-    def _outputs(
-        self, tensor: SparseTensor, workspace: Workspace, sizes: Sequence[int], order: Any, copy: bool
-    ) -> dict[str, tuple[Any, Any]]:
+    def _maps(
+        self, tensor: SparseTensor, workspace: Workspace, sizes: Sequence[int], results: dict[Any, Any], order: Any
+    ) -> FeatureMaps:
         import cupy
 
         plan = self._plan
-        sites: dict[int, Any] = {0: tensor.indices}
-        outputs = {}
-        for i, layer in enumerate(plan.layers):
-            if layer.output is None:
-                continue
-            level = plan.tables[plan.table_of[i]].target
-            n = sizes[level]
-            features = workspace.features[i][:n, : layer.out_channels]
-            if level not in sites:
-                found = workspace.sites[level].sites[:n]
-                sites[level] = found.copy() if copy else found
+        tensors = {}
+        lattice = plan.lattice(tensor.spatial_shape, tensor.scale, tensor.shift)
+        for i, (level, shape, scale, shift) in zip(plan.outputs, lattice, strict=True):
+            layer, n = plan.layers[i], sizes[level]
+            features = results["features", i][:n]
+            if layer.out_channels < plan.widths[i]:
+                features = cupy.ascontiguousarray(features[:, : layer.out_channels])
             if level == 0 and order is not None:
                 restored = cupy.empty(features.shape, dtype=features.dtype)
                 restored[order] = features
                 features = restored
-            elif copy:
-                features = features.copy()
-            outputs[layer.output] = (features, sites[level])
-        return outputs
+            indices = tensor.indices if level == 0 else results["sites", level][:n]
+            tensors[str(layer.output)] = tensor.derived(features, indices, shape, scale, shift)
+        stats = {
+            "algorithm": plan.algorithm,
+            "recaptures": self._recaptures,
+            "capacities": list(workspace.capacities),
+            "workspace_bytes": workspace.nbytes,
+            "sites": {name: len(made) for name, made in tensors.items()},
+        }
+        return FeatureMaps(tensors, stats)

@@ -77,7 +77,7 @@ def convolve(
         None,
         n_out,
         relu,
-        choose_tile(n_out, width, volume),
+        choose_tile(n_out, width, volume, in_width * features.dtype.itemsize),
     )
     return out if width == out_channels else cupy.ascontiguousarray(out[:, :out_channels])
 
@@ -90,8 +90,7 @@ def choose_algorithm(algo: str, volume: int) -> str:
     """
     if algo == "native":
         return algo
-    smallest = max(tiles[0].shared_bytes(volume) for tiles in GEMM_TILES.values())
-    fits = smallest <= shared_limit()
+    fits = max(tiles[0].shared_bytes(volume, 5) for tiles in GEMM_TILES.values()) <= shared_limit()
     if has_tensor_cores() and fits:
         return "implicit_gemm"
     if algo == "implicit_gemm":
@@ -112,9 +111,11 @@ def output_width(channels: int) -> int:
     return max(min(GEMM_TILES), 1 << (channels - 1).bit_length())
 
 
-def choose_tile(rows: int, width: int, volume: int) -> GemmTile:
+def choose_tile(rows: int, width: int, volume: int, row_bytes: int) -> GemmTile:
     """The largest tile that still gives every multiprocessor about two blocks, else the smallest."""
-    fitting = [t for t in GEMM_TILES[min(width, max(GEMM_TILES))] if t.shared_bytes(volume) <= shared_limit()]
+    log_pieces = (row_bytes // 16).bit_length() - 1
+    tiles = GEMM_TILES[min(width, max(GEMM_TILES))]
+    fitting = [tile for tile in tiles if tile.shared_bytes(volume, log_pieces) <= shared_limit()]
     for tile in reversed(fitting):
         if blocks(rows, tile.rows) * (width // tile.columns) >= 2 * multiprocessors():
             return tile
@@ -122,15 +123,24 @@ def choose_tile(rows: int, width: int, volume: int) -> GemmTile:
 
 
 def pack_weight(weight: Any, in_width: int, out_width: int, dtype: Any) -> Any:
-    """Weights (K, C_in, C_out) as (K * pieces, out_width, channels of a piece), zero where padded."""
+    """Weights (K, C_in, C_out) in the order in which ``implicit_gemm.cu`` reads them, zero where padded.
+
+    One 16-byte word is what a thread gives the tensor core at a time: of a piece of input channels and of two output
+    channels. An offset more than there are, with zero weights, stands at the end.
+    """
     import cupy
 
     volume, in_channels, out_channels = weight.shape
+    padded = cupy.zeros((volume + 1, in_width, out_width), dtype=dtype)
+    padded[:volume, :in_channels, :out_channels] = cupy.asarray(weight)
     per_piece = 16 // np.dtype(dtype).itemsize
-    padded = cupy.zeros((volume, in_width, out_width), dtype=dtype)
-    padded[:, :in_channels, :out_channels] = cupy.asarray(weight)
-    pieces = padded.reshape(volume * in_width // per_piece, per_piece, out_width)
-    return cupy.ascontiguousarray(pieces.transpose(0, 2, 1))
+    pieces, tiles = in_width // per_piece, min(2, out_width // 16)
+    # A piece is (step, part, element) and output channels are (group, g, tile, half): see the kernel.
+    split = padded.reshape(volume + 1, pieces, 2, 2, per_piece // 4, out_width // (16 * tiles), 8, tiles, 2)
+    if pieces < 4:
+        return cupy.ascontiguousarray(split.transpose(0, 1, 5, 7, 2, 6, 3, 8, 4)).reshape(volume + 1, -1)
+    split = split.reshape(volume + 1, pieces // 4, 4, *split.shape[2:])
+    return cupy.ascontiguousarray(split.transpose(0, 1, 6, 8, 3, 7, 2, 4, 9, 5)).reshape(volume + 1, -1)
 
 
 def launch_implicit_gemm(
@@ -147,8 +157,8 @@ def launch_implicit_gemm(
 ) -> None:
     """One convolution; ``features``, ``residual`` and ``out`` have padded widths (see ``input_width``)."""
     volume, pitch = neighbours.shape
-    pieces = packed.shape[0] // volume
     width = out.shape[1]
+    log_pieces = (features.shape[1] * features.dtype.itemsize // 16).bit_length() - 1
     launch(
         KERNEL_IMPLICIT_GEMM,
         "implicit_gemm",
@@ -164,13 +174,11 @@ def launch_implicit_gemm(
             count,
             limit,
             volume,
-            pieces.bit_length() - 1,
-            width,
             int(relu),
         ),
         threads=tile.threads,
-        shared=tile.shared_bytes(volume),
-        **tile.macros(out.dtype == np.float16),
+        shared=tile.shared_bytes(volume, log_pieces),
+        **tile.macros(out.dtype == np.float16, log_pieces, width),
     )
 
 

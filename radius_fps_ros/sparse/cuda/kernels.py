@@ -21,57 +21,70 @@ class GemmTile:
 
     rows: int
     columns: int
-    warps_m: int
-    warps_n: int
-    depth: int
-    span: int
+    warps_r: int
+    warps_c: int
+    depth: int = 3
+    span: int = 1
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.warps_m * self.warps_n
+        return 32 * self.warps_r * self.warps_c
 
-    def shared_bytes(self, volume: int) -> int:
+    def shared_bytes(self, volume: int, log_pieces: int) -> int:
         """Dynamic shared memory of a block that convolves with ``volume`` kernel offsets."""
-        stages = 64 * self.depth * self.span * (self.rows + self.columns)
-        return stages + 4 * volume * self.rows + 4 * volume + volume * self.rows // 32
+        pieces = 1 << log_pieces
+        sharing, chunks = max(1, 4 // pieces), max(1, pieces // 4)
+        stages = 64 * self.depth * self.span * chunks * self.columns
+        listed = volume + (self.span + 3) * sharing
+        return stages + 4 * (volume + 1) * self.rows + 4 * listed + (volume + 1) * self.rows // 32
 
-    def macros(self, half: bool) -> dict[str, int]:
+    def macros(self, half: bool, log_pieces: int, out_channels: int) -> dict[str, int]:
         """The macros that ``implicit_gemm.cu`` wants."""
         return {
             "HALF": int(half),
+            "LOG_PIECES": log_pieces,
+            "OUT": out_channels,
             "ROWS": self.rows,
             "COLS": self.columns,
-            "WARPS_M": self.warps_m,
-            "WARPS_N": self.warps_n,
+            "WARPS_R": self.warps_r,
+            "WARPS_C": self.warps_c,
             "DEPTH": self.depth,
             "SPAN": self.span,
         }
 
 
-# By number of output channels of a block: tiles from the smallest to the largest. Large tiles read the weights less
-# often, small ones fill the device when there are few rows.
+# By output channels of a block. Large tiles read the weights less often, small ones fill the device when there are few
+# rows: the order is from small to large.
 GEMM_TILES: dict[int, tuple[GemmTile, ...]] = {
-    16: (GemmTile(64, 16, 4, 1, 4, 1), GemmTile(128, 16, 4, 1, 4, 1)),
-    32: (GemmTile(64, 32, 4, 1, 4, 1), GemmTile(128, 32, 4, 1, 4, 1)),
-    64: (GemmTile(32, 64, 2, 2, 4, 1), GemmTile(64, 64, 2, 2, 4, 1)),
-    128: (GemmTile(32, 128, 1, 4, 4, 1), GemmTile(64, 128, 2, 4, 4, 1)),
+    16: (GemmTile(64, 16, 4, 1, span=4),),
+    32: (GemmTile(64, 32, 2, 1, span=2),),
+    64: (GemmTile(64, 64, 2, 2),),
+    128: (GemmTile(32, 128, 1, 4), GemmTile(64, 128, 2, 4)),
 }
+# (log2 of the pieces of an input row, output channels) of the published network, in both types: the variants that are
+# compiled in tests. Others are compiled when they are first used.
+_NETWORK = (
+    *((1, pieces, out) for pieces, out in ((0, 16), (1, 16), (1, 32), (2, 32), (2, 64), (3, 64), (3, 128), (4, 128))),
+    *((0, pieces, out) for pieces, out in ((0, 16), (2, 16), (2, 32), (3, 32), (3, 64), (4, 64), (4, 128), (5, 128))),
+)
 
 KERNEL_RULEBOOK = KernelFile(_PACKAGE, "rulebook.cu")
 KERNEL_VOXELIZE = KernelFile(_PACKAGE, "voxelize.cu")
 KERNEL_NATIVE = KernelFile(_PACKAGE, "native.cu", variants=_TYPES)
 KERNEL_INTERPOLATE = KernelFile(_PACKAGE, "interpolate.cu", variants=_TYPES)
-KERNEL_LOAD_FEATURES = KernelFile(
+KERNEL_FRAME = KernelFile(
     _PACKAGE,
-    "load_features.cu",
+    "frame.cu",
     variants=tuple((("HALF_IN", half_in), ("HALF_OUT", half_out)) for half_in in (0, 1) for half_out in (0, 1)),
 )
 KERNEL_IMPLICIT_GEMM = KernelFile(
     _PACKAGE,
     "implicit_gemm.cu",
     variants=tuple(
-        tuple(tile.macros(bool(half)).items()) for half in (0, 1) for tiles in GEMM_TILES.values() for tile in tiles
+        tuple(tile.macros(bool(half), pieces, out).items())
+        for half, pieces, out in _NETWORK
+        for tile in GEMM_TILES[min(out, max(GEMM_TILES))]
     ),
 )
 KERNELS = (
@@ -79,7 +92,7 @@ KERNELS = (
     KERNEL_VOXELIZE,
     KERNEL_NATIVE,
     KERNEL_INTERPOLATE,
-    KERNEL_LOAD_FEATURES,
+    KERNEL_FRAME,
     KERNEL_IMPLICIT_GEMM,
 )
 

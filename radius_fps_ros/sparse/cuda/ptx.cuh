@@ -14,11 +14,10 @@ __device__ __forceinline__ unsigned short float_to_half(float value) {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-// Copies 16 bytes to shared memory without passing through registers; writes zeros when not `valid`.
-__device__ __forceinline__ void copy_async(uint4* shared, const uint4* global, bool valid) {
+// Copies 16 bytes to shared memory without passing through registers or the first-level cache.
+__device__ __forceinline__ void copy_async(uint4* shared, const uint4* global) {
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-    const int bytes = valid ? 16 : 0;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
 
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

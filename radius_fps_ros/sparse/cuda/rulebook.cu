@@ -11,23 +11,11 @@
 constexpr int PLANES = 32;  // kernel planes whose input runs are searched at a time
 constexpr int GROUP = 256;  // tiles whose counts are also summed, so that no separate scan is needed
 
-enum { UNSORTED = 1, DUPLICATE = 2 };
-
-// Keys of the sites, and what is wrong with them: bit UNSORTED, or DUPLICATE for equal neighbours. `copy` and `count`
-// (null: not wanted) get the sites and their number.
+// Keys of the sites, and what is wrong with them.
 extern "C" __global__ void encode_sites(const int4* __restrict__ sites, int n, Geometry g, Key* __restrict__ keys,
-                                        int* __restrict__ faults, int4* __restrict__ copy, int* __restrict__ count) {
+                                        int* __restrict__ faults) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (count && i == 0) *count = n;
-    if (i >= n) return;
-    const int4 site = sites[i];
-    const Key key = line_key(site.x, site.y, site.z, g.in_shape) + site.w;
-    keys[i] = key;
-    if (copy) copy[i] = site;
-    if (i == 0) return;
-    const int4 before = sites[i - 1];
-    const Key key_before = line_key(before.x, before.y, before.z, g.in_shape) + before.w;
-    if (key_before >= key) atomicOr(faults, key_before == key ? DUPLICATE : UNSORTED);
+    if (i < n) encode_site(sites, i, g.in_shape, keys, faults);
 }
 
 // A run of output lines, cut along x only when one line alone fills the bitmap.
@@ -48,22 +36,31 @@ __device__ __forceinline__ Tile tile_at(int index, const Tiling& t, const Geomet
     return {plane / g.out_shape[0], plane % g.out_shape[0], line_group % t.groups * t.lines, chunk * t.words * 32};
 }
 
+// Outputs [first, last] of one axis that may read input `position`; with dilation some of them do not.
+struct Reach {
+    int first, last;
+};
+
+__device__ __forceinline__ Reach reach(int position, int axis, const Geometry& g) {
+    const int high = position + g.padding[axis], low = high - (g.kernel[axis] - 1) * g.dilation[axis];
+    const int stride = g.stride[axis];
+    return {low <= 0 ? 0 : (low + stride - 1) / stride, min(high / stride, g.out_shape[axis] - 1)};
+}
+
+__device__ __forceinline__ bool reads(int out, int position, int axis, const Geometry& g) {
+    return g.dilation[axis] == 1 || (position + g.padding[axis] - out * g.stride[axis]) % g.dilation[axis] == 0;
+}
+
 // Sets the bit of every output site of `tile` that input `site` contributes to.
 __device__ __forceinline__ void mark_site(const int4& site, const Tile& tile, const Tiling& t, const Geometry& g,
                                           unsigned* bitmap) {
-    for (int ky = 0; ky < g.kernel[1]; ++ky) {
-        const int y = site.z + g.padding[1] - ky * g.dilation[1];
-        const int out_y = y / g.stride[1];
-        const int line = out_y - tile.y;
-        if (y < 0 || out_y * g.stride[1] != y || line < 0 || line >= t.lines || out_y >= g.out_shape[1]) continue;
-        for (int kx = 0; kx < g.kernel[2]; ++kx) {
-            const int x = site.w + g.padding[2] - kx * g.dilation[2];
-            const int out_x = x / g.stride[2];
-            const int bit = out_x - tile.x;
-            if (x < 0 || out_x * g.stride[2] != x || bit < 0 || bit >= t.words * 32 || out_x >= g.out_shape[2])
-                continue;
-            atomicOr(&bitmap[line * t.words + (bit >> 5)], 1u << (bit & 31));
-        }
+    const Reach lines = reach(site.z, 1, g), columns = reach(site.w, 2, g);
+    const int first = max(columns.first, tile.x), last = min(columns.last, tile.x + t.words * 32 - 1);
+    for (int y = max(lines.first, tile.y); y <= min(lines.last, tile.y + t.lines - 1); ++y) {
+        if (!reads(y, site.z, 1, g)) continue;
+        for (int x = first; x <= last; ++x)
+            if (reads(x, site.w, 2, g))
+                atomicOr(&bitmap[(y - tile.y) * t.words + ((x - tile.x) >> 5)], 1u << ((x - tile.x) & 31));
     }
 }
 
@@ -77,12 +74,13 @@ __device__ bool mark_tile(const Tile& tile, const Tiling& t, const Geometry& g, 
     bool reached = false;
     for (int first = 0; first < g.kernel[0]; first += PLANES) {
         const int planes = min(PLANES, g.kernel[0] - first);
-        for (int i = threadIdx.x; i < 2 * planes; i += blockDim.x) {
+        for (int i = threadIdx.x >> 5; i < 2 * planes; i += blockDim.x >> 5) {
             const int plane = i >> 1;
             const int z = tile.z * g.stride[0] - g.padding[0] + (first + plane) * g.dilation[0];
             const bool inside = z >= 0 && z < g.in_shape[0] && y_low <= y_high;
             const int y = i & 1 ? y_high + 1 : y_low;  // y_high + 1 may be H: its key is the next plane's first
-            (i & 1 ? end : begin)[plane] = inside ? lower_bound(keys, n, line_key(tile.batch, z, y, g.in_shape)) : 0;
+            const int found = inside ? warp_lower_bound(keys, n, line_key(tile.batch, z, y, g.in_shape)) : 0;
+            if ((threadIdx.x & 31) == 0) (i & 1 ? end : begin)[plane] = found;
         }
         __syncthreads();
         bool any = false;
@@ -163,24 +161,55 @@ extern "C" __global__ void emit_outputs(const int4* __restrict__ sites, const Ke
     }
 }
 
+// Smallest and largest `key` of the block's threads; a thread without one passes (max, min) of the type.
+__device__ __forceinline__ void block_range(Key& low, Key& high) {
+    __shared__ Key lows[32], highs[32];
+    for (int step = 16; step > 0; step >>= 1) {
+        low = min(low, __shfl_xor_sync(0xffffffffu, low, step));
+        high = max(high, __shfl_xor_sync(0xffffffffu, high, step));
+    }
+    if ((threadIdx.x & 31) == 0) {
+        lows[threadIdx.x >> 5] = low;
+        highs[threadIdx.x >> 5] = high;
+    }
+    __syncthreads();
+    for (int w = 0; w < blockDim.x >> 5; ++w) {
+        low = min(low, lows[w]);
+        high = max(high, highs[w]);
+    }
+}
+
 // neighbours[k][o]: the input row that kernel offset k brings to output row o, or -1. One thread finds a whole kernel
-// line (kz, ky): its sites lie side by side in the sorted keys. `order` maps sorted positions to input rows (null: the
-// same); `grid`, where given, holds the input row of every cell and replaces the search.
+// line (kz, ky): its sites lie side by side in the sorted keys, and those of a block of rows close together, so two
+// searches by whole warps leave little for each thread to search. `order` maps sorted positions to input rows (null:
+// the same); `grid`, where given, holds the input row of every cell and replaces the search.
 extern "C" __global__ void find_neighbours(const int4* __restrict__ out_sites, const int* __restrict__ out_count,
                                            int out_limit, const Key* __restrict__ keys, const int* __restrict__ order,
                                            const int* __restrict__ grid, const int* __restrict__ count, int limit,
                                            Geometry g, int* __restrict__ neighbours, long long pitch) {
-    const int row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= row_count(out_count, out_limit)) return;
+    __shared__ int bounds[2];
+    const int rows = row_count(out_count, out_limit), n = row_count(count, limit);
+    if (blockIdx.x * blockDim.x >= rows) return;
+    const int row = min(static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), rows - 1);  // spare threads repeat it
     const int kz = blockIdx.y / g.kernel[1], ky = blockIdx.y % g.kernel[1];
     const int4 site = out_sites[row];
     const int z = site.y * g.stride[0] - g.padding[0] + kz * g.dilation[0];
     const int y = site.z * g.stride[1] - g.padding[1] + ky * g.dilation[1];
     const int x = site.w * g.stride[2] - g.padding[2];
     const bool inside = z >= 0 && z < g.in_shape[0] && y >= 0 && y < g.in_shape[1];
-    const Key line = line_key(site.x, z, y, g.in_shape);
-    const int n = row_count(count, limit);
-    int position = inside && !grid ? lower_bound(keys, n, line + max(x, 0)) : 0;
+    const Key line = line_key(site.x, z, y, g.in_shape), start = line + max(x, 0);
+    int position = 0, end = 0;
+    if (!grid) {
+        Key low = inside ? start : 0x7fffffffffffffffLL, high = inside ? start : -1;
+        block_range(low, high);
+        if (threadIdx.x < 64) {
+            const int found = low > high ? 0 : warp_lower_bound(keys, n, threadIdx.x < 32 ? low : high);
+            if ((threadIdx.x & 31) == 0) bounds[threadIdx.x >> 5] = found;
+        }
+        __syncthreads();
+        position = bounds[0] + lower_bound(keys + bounds[0], inside ? bounds[1] - bounds[0] : 0, start);
+        end = n;
+    }
     int* out = neighbours + static_cast<long long>(blockIdx.y) * g.kernel[2] * pitch + row;
     for (int kx = 0; kx < g.kernel[2]; ++kx, out += pitch) {
         const int in_x = x + kx * g.dilation[2];
@@ -189,8 +218,8 @@ extern "C" __global__ void find_neighbours(const int4* __restrict__ out_sites, c
             if (grid) {
                 found = grid[line + in_x];
             } else {
-                while (position < n && keys[position] < line + in_x) ++position;
-                if (position < n && keys[position] == line + in_x) found = order ? order[position] : position;
+                while (position < end && keys[position] < line + in_x) ++position;
+                if (position < end && keys[position] == line + in_x) found = order ? order[position] : position;
             }
         }
         *out = found;

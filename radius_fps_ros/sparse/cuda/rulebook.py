@@ -13,13 +13,12 @@ from ..rulebook import Rulebook
 from ..sites import check_grid
 from .kernels import KERNEL_RULEBOOK, aligned, blocks, geometry_argument, launch
 
-# Bits in the fault word, as in rulebook.cu and load_features.cu.
-UNSORTED, DUPLICATE, NOT_FINITE = 1, 2, 4
+NOT_FINITE = 4  # bit of the fault word, as in sites.cuh; the others all call for sort_sites
 
 TILE_GROUP = 256  # GROUP of rulebook.cu
 MAX_TILES = 2**20
 _TILE_WORDS = 8192  # 32 KiB of shared memory
-_WANTED_TILES = 4096
+_WANTED_TILES = 1024  # as many as run at a time on a large device; more would only repeat the searches
 _TILING = np.dtype([(name, np.int32) for name in ("lines", "words", "groups", "chunks")])
 
 
@@ -133,11 +132,10 @@ def launch_neighbours(
     )
 
 
-def encode(indices: Any, shape: Triple, keys: Any, faults: Any, copy: Any = None, count: Any = None) -> None:
+def encode(indices: Any, shape: Triple, keys: Any, faults: Any) -> None:
     """Write the keys of ``indices`` and set bits in ``faults``."""
     n = len(indices)
-    arguments = (indices, n, geometry_argument(shape), keys, faults, copy, count)
-    launch(KERNEL_RULEBOOK, "encode_sites", (blocks(n),), arguments)
+    launch(KERNEL_RULEBOOK, "encode_sites", (blocks(n),), (indices, n, geometry_argument(shape), keys, faults))
 
 
 def sort_sites(indices: Any, shape: Triple) -> SiteList:

@@ -27,3 +27,32 @@ __device__ __forceinline__ int lower_bound(const Key* __restrict__ keys, int n, 
     }
     return low;
 }
+
+// The same for a whole warp: 32 probes a round, so that a long list takes a few loads in a row instead of many.
+__device__ __forceinline__ int warp_lower_bound(const Key* __restrict__ keys, int n, Key key) {
+    const int lane = threadIdx.x & 31;
+    int low = 0, high = n;
+    while (low < high) {
+        const long long width = high - low;
+        const int probe = low + static_cast<int>((lane + 1) * width / 33);
+        const int below = __popc(__ballot_sync(0xffffffffu, keys[probe] < key));
+        const int last = __shfl_sync(0xffffffffu, probe, below - 1), next = __shfl_sync(0xffffffffu, probe, below);
+        if (below > 0) low = last + 1;
+        if (below < 32) high = next;
+    }
+    return low;
+}
+
+enum { UNSORTED = 1, DUPLICATE = 2, NOT_FINITE = 4 };  // bits of the fault word
+
+// Writes the key of site i, and to `faults` when it does not follow the one before (DUPLICATE: when it equals that).
+__device__ __forceinline__ void encode_site(const int4* __restrict__ sites, int i, const int (&shape)[3],
+                                            Key* __restrict__ keys, int* __restrict__ faults) {
+    const int4 site = sites[i];
+    const Key key = line_key(site.x, site.y, site.z, shape) + site.w;
+    keys[i] = key;
+    if (i == 0) return;
+    const int4 before = sites[i - 1];
+    const Key key_before = line_key(before.x, before.y, before.z, shape) + before.w;
+    if (key_before >= key) atomicOr(faults, key_before == key ? DUPLICATE : UNSORTED);
+}
