@@ -14,7 +14,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import corners_distance2, jit, triangle_distance2
+from .geometry import corners_distance2, triangle_distance2
+from .kernel import jit
 from .queries import within
 
 NEXT = (1, 2, 0)
@@ -105,29 +106,30 @@ def split_bound(rows: NDArray, corners: NDArray, distance: NDArray, row: NDArray
 
 
 @jit
-def upper_bound(
-    nodes: NDArray, links: NDArray, rows: NDArray, corners: NDArray, distance: NDArray, row: NDArray, i: int,
-    known: float, cut: float, search: bool, stack: NDArray,
+def single_bound(
+    nodes: NDArray, links: NDArray, rows: NDArray, corners: NDArray, i: int, tried: NDArray, t: int,
+    cut: float, stack: NDArray,
 ) -> float:  # fmt: skip
-    """The first bound that is not above ``cut``, else the best cheap one; ``known`` is the parent's.
+    """Bound from one triangle of B near all three corners, if one lies within ``cut``; else inf.
 
-    ``search`` also looks for one triangle of B near all three corners beyond their own nearest ones.
+    The rows ``tried[t]`` are looked at first, then the whole hierarchy.
     """
-    bound = min(known, covering_bound(corners, distance, i))
-    if bound <= cut:
-        return bound
     limit = cut * cut
     for a in range(3):
-        if (a == 0 or row[i, a] != row[i, 0]) and (a < 2 or row[i, 2] != row[i, 1]):
-            best = corners_distance2(rows, row[i, a], corners, i, limit)
+        if (a == 0 or tried[t, a] != tried[t, 0]) and (a < 2 or tried[t, 2] != tried[t, 1]):
+            best = corners_distance2(rows, tried[t, a], corners, i, limit)
             if best <= limit:
                 return math.sqrt(best)
-    if row[i, 0] != row[i, 1] or row[i, 0] != row[i, 2]:
-        best = split_bound(rows, corners, distance, row, i, limit)
-        if best <= limit:
-            return math.sqrt(best)
-    if search:
-        best, _ = within(nodes, links, rows, corners, i, cut, stack)
-        if best <= limit:
-            return math.sqrt(best)
+    best, _ = within(nodes, links, rows, corners, i, cut, stack)
+    return math.sqrt(best)
+
+
+@jit
+def corners_bound(
+    rows: NDArray, corners: NDArray, distance: NDArray, row: NDArray, i: int, known: float, cut: float
+) -> float:
+    """The first bound from the corners' distances that is not above ``cut``, else the least; ``known`` is another."""
+    bound = min(known, covering_bound(corners, distance, i))
+    if bound > cut and (row[i, 0] != row[i, 1] or row[i, 0] != row[i, 2]):
+        bound = min(bound, math.sqrt(split_bound(rows, corners, distance, row, i, cut * cut)))
     return bound

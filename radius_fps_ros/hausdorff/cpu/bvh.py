@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import ROW, fill_row, jit
+from .geometry import ROW, fill_row
+from .kernel import jit
 from .workers import Workers
 
 BINS = 16

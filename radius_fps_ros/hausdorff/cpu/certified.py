@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bvh import FIRST, LAST, STACK
-from .geometry import box_distance2, jit
+from .geometry import box_distance2
+from .kernel import jit
 
 TINY = 1e-200  # squared length below which a direction could have lost digits to underflow
 

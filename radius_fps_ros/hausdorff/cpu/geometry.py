@@ -12,15 +12,13 @@ Kernels take an array and an index rather than a row: a view per call would cost
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from .kernel import jit
 
 ROW = 16
 # det(Gram) / longest^4 below which the barycentric solve may lose more than four digits (height / length < 1e-2).
 SLIVER = 1e-4
-
-# Fused multiply-adds round less often than rounding.py assumes, so contraction keeps its bounds valid.
-jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
 
 @jit

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bvh import FIRST, LAST
-from .geometry import box_distance2, corners_distance2, jit, triangle_distance2
+from .geometry import box_distance2, corners_distance2, triangle_distance2
+from .kernel import jit
 
 
 @jit

@@ -10,9 +10,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .bounds import upper_bound
+from .bounds import corners_bound
 from .bvh import STACK, clear, grow
-from .geometry import corners_distance2, jit, triangle_distance2
+from .geometry import corners_distance2, triangle_distance2
+from .kernel import jit
 from .queries import nearest, within
 
 GROUP = 32
@@ -170,13 +171,12 @@ def query_vertices(
 
 @jit
 def classify(
-    nodes: NDArray, links: NDArray, rows: NDArray, vertices: NDArray, faces: NDArray, face: NDArray,
+    rows: NDArray, vertices: NDArray, faces: NDArray, face: NDArray,
     vertex_distance: NDArray, vertex_row: NDArray, first: int, last: int,
     out_corners: NDArray, out_distance: NDArray, out_row: NDArray, out_bound: NDArray, out_depth: NDArray, start: int,
     cut: float, report: NDArray,
 ) -> int:  # fmt: skip
     """Bound ``face[first:last]`` from their vertices' distances; those above ``cut`` go out from ``start`` on."""
-    stack = np.empty(STACK, np.int64)
     out = start
     for i in range(first, last):
         for a in range(3):
@@ -184,9 +184,7 @@ def classify(
             out_distance[out, a], out_row[out, a] = vertex_distance[v], vertex_row[v]
             for k in range(3):
                 out_corners[out, 3 * a + k] = vertices[v, k]
-        u = upper_bound(
-            nodes, links, rows, out_corners, out_distance, out_row, out, np.inf, cut, False, stack
-        )  # fmt: skip
+        u = corners_bound(rows, out_corners, out_distance, out_row, out, np.inf, cut)
         if u <= cut:
             report[4] = max(report[4], u)
         else:

@@ -10,9 +10,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .bounds import NEXT, edge_vector, upper_bound
+from .bounds import NEXT, corners_bound, edge_vector, single_bound
 from .bvh import STACK
-from .geometry import jit, triangle_distance2
+from .geometry import triangle_distance2
+from .kernel import jit
 from .queries import nearest
 
 ELONGATED = 0.06  # 2 * area / longest edge^2 below which edges are bisected (equilateral: 0.87)
@@ -82,11 +83,18 @@ def subdivide(corners: NDArray, i: int, points: NDArray, parents: NDArray, child
 
 
 @jit
+def _copy_corners(points: NDArray, children: NDArray, child: int, corners: NDArray, i: int) -> None:
+    for a in range(3):
+        for k in range(3):
+            corners[i, 3 * a + k] = points[children[child, a], k]
+
+
+@jit
 def expand(
     nodes: NDArray, links: NDArray, rows: NDArray,
     corners: NDArray, distance: NDArray, row: NDArray, bound: NDArray, depth: NDArray, first: int, last: int,
     out_corners: NDArray, out_distance: NDArray, out_row: NDArray, out_bound: NDArray, out_depth: NDArray, start: int,
-    cut: float, slack: float, enough: float, search: bool, report: NDArray,
+    cut: float, slack: float, enough: float, report: NDArray,
 ) -> int:  # fmt: skip
     """Subdivide triangles ``first..last`` and write the children whose bound stays above the cut from ``start`` on.
 
@@ -103,6 +111,18 @@ def expand(
             report[4] = max(report[4], bound[i])
             continue
         halvings = subdivide(corners, i, points, parents, children)
+        report[5] += 4.0
+        open_children = 0
+        for child in range(4):
+            _copy_corners(points, children, child, out_corners, out)
+            u = single_bound(nodes, links, rows, out_corners, out, row, i, cut, stack)
+            if u <= cut:
+                report[4] = max(report[4], u)
+            else:
+                _put(children, open_children, children[child, 0], children[child, 1], children[child, 2])
+                open_children += 1
+        if open_children == 0:
+            continue
         for a in range(3):
             d6[a], row6[a] = distance[i, a], row[i, a]
         for p in range(3, 6):
@@ -118,16 +138,12 @@ def expand(
             if d6[p] > report[0]:
                 report[0], report[1], report[2], report[3] = d6[p], x, y, z
                 cut = max(cut, d6[p] + slack)
-        report[5] += 4.0
-        for child in range(4):
+        for child in range(open_children):
+            _copy_corners(points, children, child, out_corners, out)
             for a in range(3):
                 p = children[child, a]
                 out_distance[out, a], out_row[out, a] = d6[p], row6[p]
-                for k in range(3):
-                    out_corners[out, 3 * a + k] = points[p, k]
-            u = upper_bound(
-                nodes, links, rows, out_corners, out_distance, out_row, out, bound[i], cut, search, stack
-            )  # fmt: skip
+            u = corners_bound(rows, out_corners, out_distance, out_row, out, bound[i], cut)
             if u <= cut:
                 report[4] = max(report[4], u)
             else:

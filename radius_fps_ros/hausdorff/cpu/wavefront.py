@@ -252,7 +252,7 @@ class Wavefront:
 
         def classify(first: int, last: int, start: int, report: NDArray[np.float64]) -> int:
             return int(seeds.classify(
-                *self.tree, self.vertices, self.faces, face, self.vertex_distance, self.vertex_row, first, last,
+                self.tree[2], self.vertices, self.faces, face, self.vertex_distance, self.vertex_row, first, last,
                 *out.arrays(), start, cut, report,
             ))  # fmt: skip
 
@@ -266,7 +266,7 @@ class Wavefront:
         def kernel(first: int, last: int, start: int, report: NDArray[np.float64]) -> int:
             return int(expand(
                 *self.tree, *block.arrays(), first, last, *out.arrays(), start,
-                cut, self.slack, self.enough, True, report,
+                cut, self.slack, self.enough, report,
             ))  # fmt: skip
 
         self.push(out.take(self.run_jobs(kernel, len(block), 32, 4)))
