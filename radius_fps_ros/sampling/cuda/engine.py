@@ -1,0 +1,115 @@
+"""The CUDA backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cupy
+import numpy as np
+
+from ...device import is_cupy_array
+from ...errors import BackendError
+from ..engine import RawSample
+from .kernels import Kernels
+from .layout import SUMMARY, blocks_for, full_layout
+from .methods import METHODS
+from .workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a run leaves its answer on the device.
+
+    Attributes:
+        indices: (M,) int64; those past the summary's count are undefined.
+        summary: one `SUMMARY` as bytes.
+    """
+
+    indices: Any
+    summary: Any
+
+
+class CudaEngine:
+    """Samples clouds on the current CUDA device; see `radius_fps_ros.sampling.engine.Engine`.
+
+    Work goes to CuPy's current stream. `run` waits for the answer; `enqueue` does not, so that it can be captured in a
+    CUDA graph or overlap with copies, and allocates nothing from the second cloud of a size on.
+
+    Args:
+        method: one of `radius_fps_ros.sampling.engine.METHODS`, or ``"single_block"``, a baseline for benchmarks.
+        threads: ignored.
+    """
+
+    def __init__(self, method: str = "auto", threads: int | None = None) -> None:
+        self._method = method
+        self._workspace = Workspace()
+        self._kernels = Kernels()
+        self._device: int | None = None
+
+    def run(self, points: Any, n_samples: int, start: int) -> RawSample:
+        """See `Engine.run`; ``points`` may be NumPy or CuPy, and the indices are of the same kind.
+
+        Raises:
+            BackendError: the device reported a fault, or is not the one of the first call.
+        """
+        try:
+            output = self.enqueue(cupy.asarray(points), n_samples, start)
+            raw = read_output(output, len(points), self.method_for(len(points), n_samples))
+            indices = raw.indices.copy() if is_cupy_array(points) else raw.indices.get()
+        except (
+            cupy.cuda.runtime.CUDARuntimeError,
+            cupy.cuda.driver.CUDADriverError,
+            cupy.cuda.memory.OutOfMemoryError,
+        ) as error:
+            raise BackendError(f"the CUDA device failed while sampling {len(points)} points: {error}") from error
+        return replace(raw, indices=indices)
+
+    def enqueue(self, points: Any, n_samples: int, start: int) -> Output:
+        """Queue the sampling of ``points``, (N, 3) float32 C-contiguous CuPy, on the current stream.
+
+        Returns:
+            `Output` in memory of the engine, valid until its next call.
+
+        Raises:
+            BackendError: the current device is not the one of the first call.
+        """
+        device = cupy.cuda.Device()
+        if self._device not in (None, device.id):
+            raise BackendError(f"this sampler works on CUDA device {self._device}, but the current one is {device.id}")
+        self._device = device.id
+        method = self.method_for(len(points), n_samples)
+        blocks = blocks_for(len(points), device.attributes["MultiProcessorCount"])
+        arrays = self._workspace.arrays(full_layout(method, len(points), n_samples, blocks))
+        arrays["summary"].data.memset_async(0, SUMMARY.itemsize)
+        METHODS[method](self._kernels, points, n_samples, start, blocks, arrays)
+        return Output(arrays["indices"], arrays["summary"])
+
+    def warm_up(self) -> None:
+        """Compile, or load from CuPy's cache on disk, every kernel that `run` may need."""
+        self.run(np.eye(3, dtype=np.float32), 3, 0)
+
+    def method_for(self, n_points: int, n_samples: int) -> str:
+        """What ``auto`` means for a cloud; any other method means itself."""
+        return "lookahead" if self._method == "auto" else self._method
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Device memory held between calls."""
+        return self._workspace.nbytes
+
+
+def read_output(output: Output, n_points: int, method: str) -> RawSample:
+    """Wait for the current stream and read what `CudaEngine.enqueue` left; the indices stay in the engine's memory."""
+    summary = output.summary.get().view(SUMMARY)[0]
+    count = int(summary["count"])
+    pruned = method in ("radius", "lookahead")
+    return RawSample(
+        indices=output.indices[:count],
+        coverage_squared=float(summary["coverage"]),
+        method=method,
+        rounds=int(summary["rounds"]) if pruned else count,
+        voxels=int(summary["voxels"]),
+        skip_rate=max(0.0, 1.0 - int(summary["updates"]) / (n_points * count)) if pruned else 0.0,
+        threads=0,
+    )

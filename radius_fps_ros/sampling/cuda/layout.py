@@ -1,0 +1,145 @@
+"""The device memory of each method: which arrays, and how large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...errors import InputError
+
+TILE = 32  # points, one a lane
+THREADS = 512  # of a block of order.cu, radius.cu and lookahead.cu
+WARPS = THREADS // 32
+MOST_BLOCKS = THREADS  # one thread waits for each block
+DIGITS = 256  # order.cu sorts by 8 bits at a time
+VOXEL_WINDOW = 64  # radius.cu
+
+# lookahead.cu
+BOARD = 1024
+OFFERS = 128
+PENDING = 4096
+ROUND_BYTES = 24
+# 64-bit words of a block's mail.
+OFFER_WORDS = 6 * OFFERS
+COUNT_WORDS = 4
+SAMPLE_WORDS = OFFERS // 32
+BEST_WORDS = 4  # radius.cu
+
+SUMMARY = np.dtype(
+    [("count", "<u4"), ("coverage", "<f4"), ("rounds", "<u4"), ("voxels", "<u4"), ("updates", "<u8")], align=True
+)
+
+# Name to number of items and their type.
+Layout = dict[str, tuple[int, type]]
+
+
+def blocks_for(n_points: int, multiprocessors: int) -> int:
+    """Blocks of a cooperative launch: at most one a multiprocessor, and no more than have a tile for each warp."""
+    return max(1, min(-(-n_points // (TILE * WARPS)), multiprocessors, MOST_BLOCKS))
+
+
+def tiles_for(n_points: int) -> int:
+    """How many tiles hold ``n_points``."""
+    return -(-n_points // TILE)
+
+
+def groups_for(n_points: int, blocks: int) -> tuple[int, int]:
+    """Tiles in a group, at most 32, and the number of groups, about equally many for each warp."""
+    tiles = tiles_for(n_points)
+    warps = blocks * WARPS
+    group = -(-tiles // (warps * -(-tiles // (warps * 32))))
+    return group, -(-tiles // group)
+
+
+def max_voxel_cells(n_points: int) -> int:
+    """How many spherical voxels the space is cut into, the rule of RadiusFPS."""
+    return max(256, n_points // 32)
+
+
+def voxels_per_warp(n_points: int, blocks: int) -> int:
+    """Room for a warp's voxels: one begins where a cell or a window of places does."""
+    most = min(n_points, max_voxel_cells(n_points) + 1 + n_points // VOXEL_WINDOW + 1)
+    return -(-most // (blocks * WARPS))
+
+
+def keys_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
+    """Of ``brute`` and ``single_block``: a key a point."""
+    return {"keys": (n_points, np.uint32)}
+
+
+def sorted_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
+    """Of order.cu; ``xyz`` serves the sort as scratch before it is filled."""
+    tiles = tiles_for(n_points)
+    return {
+        "items": (n_points, np.uint64),
+        "xyz": (3 * TILE * tiles, np.float32),
+        "keys": (TILE * tiles, np.uint32),
+        "tile boxes": (6 * tiles, np.float32),
+        "tile keys": (tiles, np.uint32),
+        "digit counts": (blocks * DIGITS, np.uint32),
+    }
+
+
+def radius_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
+    """Of ``radius``."""
+    places = voxels_per_warp(n_points, blocks) * blocks * WARPS
+    return {
+        **sorted_layout(n_points, n_samples, blocks),
+        "voxel begin": (places, np.uint32),
+        "voxel size": (places, np.uint32),
+        "voxel boxes": (6 * places, np.float32),
+        "voxel ranks": (places, np.uint64),
+        "mail": (BEST_WORDS * blocks + 3, np.uint64),
+    }
+
+
+def lookahead_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
+    """Of ``lookahead``. Samples are also drawn ahead of their turn; a blocker stands for at most a tile's points."""
+    drawn = min(n_points, n_samples + PENDING + (TILE + 1) * BOARD)
+    return {
+        **sorted_layout(n_points, n_samples, blocks),
+        "group boxes": (6 * groups_for(n_points, blocks)[1], np.float32),
+        "drawn": (drawn, np.uint64),
+        "history": (drawn * ROUND_BYTES, np.uint8),
+        "mail": ((OFFER_WORDS + COUNT_WORDS + SAMPLE_WORDS) * blocks + 2, np.uint64),
+    }
+
+
+LAYOUTS: dict[str, Callable[[int, int, int], Layout]] = {
+    "brute": keys_layout,
+    "single_block": keys_layout,
+    "radius": radius_layout,
+    "lookahead": lookahead_layout,
+}
+
+
+def full_layout(method: str, n_points: int, n_samples: int, blocks: int) -> Layout:
+    """All that an engine holds for a method, its answer included."""
+    return {
+        **LAYOUTS[method](n_points, n_samples, blocks),
+        "indices": (n_samples, np.int64),
+        "summary": (SUMMARY.itemsize, np.uint8),
+    }
+
+
+def device_bytes(method: str, n_points: int, n_samples: int, *, multiprocessors: int | None = None) -> int:
+    """Device memory that a `CudaEngine` holds for a cloud, beside the cloud itself (12 bytes a point).
+
+    Args:
+        method: ``"brute"`` (4 bytes a point), ``"radius"`` (about 28) or ``"lookahead"`` (about 25).
+        n_points: points of the cloud.
+        n_samples: samples asked for; ``lookahead`` takes 40 bytes for each.
+        multiprocessors: of the device; ``None`` asks the current one.
+
+    Raises:
+        InputError: no such method.
+    """
+    if method not in LAYOUTS:
+        raise InputError(f"method must be one of {', '.join(LAYOUTS)}, not {method!r}")
+    if multiprocessors is None:
+        import cupy
+
+        multiprocessors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    layout = full_layout(method, n_points, n_samples, blocks_for(n_points, multiprocessors))
+    return sum(size * np.dtype(dtype).itemsize for size, dtype in layout.values())

@@ -1,0 +1,481 @@
+// Exact farthest point sampling, many samples a round.
+//
+// A point's key is the smallest squared distance to the samples so far; its rank orders points by key, then by row. Plain
+// sampling takes the best rank, lowers keys, and repeats. But a point p may be sampled at once, ahead of its turn, when no
+// point q ahead of it (of higher rank) would be lowered by it, that is, when d(p, q) >= key(q) for all of them:
+//   - p's own key stays: a sample q drawn before p comes from those ahead, and d(p, q) >= key(q) >= key(p);
+//   - those ahead never notice: p lowers only points behind it.
+// So the set of samples, and the rank each was drawn with, are those of plain sampling, and sorting by rank gives its
+// order. The best rank always qualifies, and in practice hundreds do in every round.
+//
+// A round: blocks apply the last samples to their tiles of 32 points (a sample that cannot come nearer to a tile's box than
+// the tile's largest key changes nothing there and is skipped), and offer the points ranked above a threshold as
+// candidates. All read all offers; each block tests its own candidates, and tells the others which are samples.
+#include "grid.cuh"
+#include "summary.cuh"
+#include "warp.cuh"
+
+constexpr int THREADS = 512, WARPS = THREADS / 32;
+constexpr u32 BOARD = 1024;         // offers in a round, at most
+constexpr u32 TARGET = BOARD / 2;   // and as many as the threshold aims for
+constexpr u32 OFFERS = 128;         // of one block, at most
+constexpr u32 SINGLES = 8;          // a tile with more points above the threshold offers its best, and a blocker
+constexpr u32 PENDING = 4096;       // samples drawn ahead of their turn, about
+constexpr Rank ONE_KEY = 1ull << 32;  // the step from one key to the next
+
+// What a block shows the others: a candidate, which is a point, or a blocker: the box of points that might be ahead of a
+// candidate, and the highest rank among them. Each of the three is a `Letter`.
+struct Offer {
+    uint4 low;
+    uint4 rank;
+    uint4 high;  // of a blocker; a candidate's box ends where it begins
+};
+
+// The offers of a round: candidates from the front, blockers from the back.
+struct Board {
+    float low_x[BOARD], low_y[BOARD], low_z[BOARD], high_x[BOARD], high_y[BOARD], high_z[BOARD];
+    Rank rank[BOARD];
+
+    __device__ Point point(u32 i) const { return {low_x[i], low_y[i], low_z[i]}; }
+    __device__ Box box(u32 i) const { return {point(i), {high_x[i], high_y[i], high_z[i]}}; }
+    __device__ void put(u32 i, const Box& box, Rank r) {
+        low_x[i] = box.low.x;
+        low_y[i] = box.low.y;
+        low_z[i] = box.low.z;
+        high_x[i] = box.high.x;
+        high_y[i] = box.high.y;
+        high_z[i] = box.high.z;
+        rank[i] = r;
+    }
+};
+
+// A round that drew samples. All of them up to `end` rank above `floor`; all of it and later rank at most `top`.
+struct Round {
+    Rank top, floor;
+    u32 end, unused;
+};
+
+struct Cloud {
+    const float *x, *y, *z;
+    Key* keys;
+    const u64* items;  // the row in the lower half
+    const float* boxes;
+    Key* tile_keys;
+    u32 tiles;
+    float* group_boxes;
+    u32 groups, group_tiles;  // runs of at most 32 tiles
+
+    __device__ Point point(size_t i) const { return {x[i], y[i], z[i]}; }
+    __device__ u32 row(size_t i) const { return (u32)items[i]; }
+    __device__ Box tile_box(u32 tile) const { return box(boxes, tile, tiles); }
+    __device__ Box group_box(u32 group) const { return box(group_boxes, group, groups); }
+    __device__ static Box box(const float* boxes, u32 i, size_t stride) {
+        return {{boxes[i], boxes[stride + i], boxes[2 * stride + i]},
+                {boxes[3 * stride + i], boxes[4 * stride + i], boxes[5 * stride + i]}};
+    }
+};
+
+__shared__ Board board;
+__shared__ unsigned short samples[BOARD];  // their places on the board
+__shared__ u32 sample_count;
+__shared__ u32 queue[THREADS], queued;  // tiles to visit
+__shared__ u32 offered, blocked;        // by this block
+__shared__ u32 candidates, blockers;    // by all blocks
+__shared__ bool overflow;
+__shared__ Rank top;  // of all points
+__shared__ unsigned short first_candidate[THREADS], candidate_count[THREADS];  // on the board, by block
+__shared__ unsigned short source[BOARD];  // of what belongs here on the board: its slot in `offers`, by OFFERS a block
+__shared__ u32 unsafe[OFFERS / 32];
+__shared__ Rank warp_tops[WARPS];
+
+__device__ __forceinline__ Letter letter_of(Point p) {
+    return {__float_as_uint(p.x), __float_as_uint(p.y), __float_as_uint(p.z)};
+}
+__device__ __forceinline__ Point point_of(Letter letter) {
+    return {__uint_as_float(letter.a), __uint_as_float(letter.b), __uint_as_float(letter.c)};
+}
+
+// Groups are dealt out so that neighbours go to different blocks: a busy region is shared.
+__device__ __forceinline__ u32 group_of(u32 turn) {
+    return (turn * WARPS + threadIdx.x / 32) * gridDim.x + blockIdx.x;
+}
+
+__device__ void find_group_boxes(const Cloud& cloud) {
+    for (u32 turn = 0; group_of(turn) < cloud.groups; ++turn) {
+        const u32 group = group_of(turn), tile = group * cloud.group_tiles + lane_id();
+        const bool valid = lane_id() < cloud.group_tiles && tile < cloud.tiles;
+        const Box box = warp_union(valid ? cloud.tile_box(tile) : empty_box());
+        if (lane_id() == 0) {
+            const float bounds[6] = {box.low.x, box.low.y, box.low.z, box.high.x, box.high.y, box.high.z};
+            for (int i = 0; i < 6; ++i) cloud.group_boxes[i * (size_t)cloud.groups + group] = bounds[i];
+        }
+    }
+}
+
+// A bound of the ranks of points that are not offered, from the largest key among them.
+__device__ __forceinline__ Rank quiet_top(Key key, Rank threshold) {
+    return key ? min(top_rank(key), threshold) : 0;
+}
+
+// Queues those of a group's tiles that a sample can reach or that have a candidate. Returns a bound of the ranks in the
+// others.
+__device__ Rank queue_tiles(const Cloud& cloud, u32 group, Rank threshold) {
+    const u32 lane = lane_id(), tile = group * cloud.group_tiles + lane;
+    const bool valid = group < cloud.groups && lane < cloud.group_tiles && tile < cloud.tiles;
+    const Box box = valid ? cloud.tile_box(tile) : empty_box();
+    const Key key = valid ? cloud.tile_keys[tile] : 0;
+    bool visit = key && key >= rank_key(threshold);
+    if (group < cloud.groups) {
+        const Box group_box = cloud.group_box(group);
+        const Key largest = warp_max(key);
+        for (u32 first = 0; first < sample_count; first += 32) {
+            Point sample = {0.0f, 0.0f, 0.0f};
+            bool near = false;
+            if (first + lane < sample_count) {
+                sample = board.point(samples[first + lane]);
+                near = squared_distance(sample, group_box) < largest;
+            }
+            for (u32 left = __ballot_sync(ALL, near); left;)
+                visit |= squared_distance(shuffle(sample, pop_bit(left)), box) < key;
+        }
+    }
+    const u32 all = __ballot_sync(ALL, visit);
+    u32 place = 0;
+    if (lane == 0 && all) place = atomicAdd(&queued, __popc(all));
+    place = __shfl_sync(ALL, place, 0) + __popc(all & ((1u << lane) - 1));
+    if (visit) queue[place] = tile;
+    return visit ? 0 : quiet_top(key, threshold);
+}
+
+// Offers the tile's points that rank above the threshold. Returns the highest rank, 0 if none is above it.
+__device__ Rank offer(Point p, Rank rank, Rank threshold, Offer* offers, u32 round) {
+    const u32 lane = lane_id();
+    const bool above = rank > threshold;
+    const u32 all = __ballot_sync(ALL, above);
+    if (all == 0) return 0;
+    const Rank best = warp_max(rank);
+    const bool singly = __popc(all) <= SINGLES;
+    const bool candidate = singly ? above : rank == best;
+    const u32 chosen = __ballot_sync(ALL, candidate);
+    u32 slot = 0;
+    if (lane == 0) slot = atomicAdd(&offered, __popc(chosen));
+    slot = __shfl_sync(ALL, slot, 0) + __popc(chosen & ((1u << lane) - 1));
+    if (candidate && slot < OFFERS) {
+        send(&offers[slot].low, round, letter_of(p));
+        send(&offers[slot].rank, round, {rank_key(rank), (u32)rank, 0});
+    }
+    if (!singly) {
+        const bool rest = above && !candidate;
+        const Box box = warp_union(rest ? box_of(p) : empty_box());
+        const Rank second = warp_max(rest ? rank : 0);
+        if (lane == 0) {
+            slot = atomicAdd(&blocked, 1u);
+            if (slot < OFFERS) {
+                Offer& blocker = offers[OFFERS - 1 - slot];
+                send(&blocker.low, round, letter_of(box.low));
+                send(&blocker.rank, round, {rank_key(second), (u32)second, 0});
+                send(&blocker.high, round, letter_of(box.high));
+            }
+        }
+    }
+    return best;
+}
+
+// Lowers the tile's keys by the samples and offers its candidates. Returns a bound of its ranks: the highest one if that is
+// above the threshold.
+__device__ Rank visit_tile(const Cloud& cloud, u32 tile, Point p, Key point_key, Rank threshold, Offer* offers, u32 round,
+                           u64& updates) {
+    const u32 lane = lane_id();
+    const size_t i = (size_t)tile * 32 + lane;
+    const Box box = cloud.tile_box(tile);
+    Key key = cloud.tile_keys[tile];
+    u32 hits = 0;
+    for (u32 first = 0; first < sample_count; first += 32) {
+        Point sample = {0.0f, 0.0f, 0.0f};
+        bool near = false;
+        if (first + lane < sample_count) {
+            sample = board.point(samples[first + lane]);
+            near = squared_distance(sample, box) < key;
+        }
+        u32 left = __ballot_sync(ALL, near);
+        hits += __popc(left);
+        while (left) point_key = min(point_key, squared_distance(p, shuffle(sample, pop_bit(left))));
+    }
+    if (hits) {
+        updates += hits;
+        cloud.keys[i] = point_key;
+        key = warp_max(point_key);
+        __syncwarp();  // all lanes have read the old key
+        if (lane == 0) cloud.tile_keys[tile] = key;
+    }
+    Rank best = 0;
+    if (key && key >= rank_key(threshold))
+        best = offer(p, make_rank(point_key, cloud.row(i)), threshold, offers, round);
+    return best ? best : quiet_top(key, threshold);
+}
+
+// Updates the block's tiles and offers their candidates. Returns a bound of the ranks of the points that this warp has seen:
+// the highest one if that is above the threshold.
+__device__ Rank sweep(const Cloud& cloud, Rank threshold, Offer* offers, u32 round, u64& updates) {
+    const u32 lane = lane_id();
+    Rank quiet = 0, seen = 0;
+    for (u32 turn = 0; turn * WARPS * gridDim.x < cloud.groups; ++turn) {
+        quiet = max(quiet, queue_tiles(cloud, group_of(turn), threshold));
+        __syncthreads();
+        const u32 count = queued;
+        u32 next = threadIdx.x / 32, tile = 0;
+        Point p = {0.0f, 0.0f, 0.0f};
+        Key key = 0;
+        if (next < count) {
+            tile = queue[next];
+            p = cloud.point((size_t)tile * 32 + lane);
+            key = cloud.keys[(size_t)tile * 32 + lane];
+        }
+        while (next < count) {
+            const u32 this_tile = tile;
+            const Point this_p = p;
+            const Key this_key = key;
+            next += WARPS;
+            if (next < count) {  // fetched while this one is worked on
+                tile = queue[next];
+                p = cloud.point((size_t)tile * 32 + lane);
+                key = cloud.keys[(size_t)tile * 32 + lane];
+            }
+            seen = max(seen, visit_tile(cloud, this_tile, this_p, this_key, threshold, offers, round, updates));
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) queued = 0;
+        __syncthreads();
+    }
+    return max(warp_max(quiet), seen);
+}
+
+// Tells the other blocks how much this one offers, and learns the same of them: `candidates`, `blockers`, `overflow` and
+// `top` are then those of all blocks.
+__device__ void exchange_counts(Rank highest, uint4* count_mail, u32 round) {
+    const u32 t = threadIdx.x;
+    count_mail += round % 2 * gridDim.x;  // a block may be a round ahead
+    if (lane_id() == 0) warp_tops[t / 32] = highest;
+    __syncthreads();
+    if (t < 32) {
+        highest = warp_max(t < WARPS ? warp_tops[t] : 0);
+        if (t == 0) {
+            const u32 counts = min(offered, 0xffffu) | min(blocked, 0xffffu) << 16;
+            send(&count_mail[blockIdx.x], round, {counts, rank_key(highest), (u32)highest});
+            offered = blocked = sample_count = 0;
+        }
+    }
+    if (t < (gridDim.x + 31) / 32 * 32) {
+        highest = 0;
+        if (t < gridDim.x) {
+            const Letter letter = receive(&count_mail[t], round);
+            highest = (Rank)letter.b << 32 | letter.c;
+            const u32 n = letter.a & 0xffff, m = letter.a >> 16;
+            const u32 front = atomicAdd(&candidates, n), back = atomicAdd(&blockers, m);
+            if (n + m > OFFERS) overflow = true;
+            first_candidate[t] = front;
+            candidate_count[t] = n;
+            if (front + n <= BOARD && back + m <= BOARD && n + m <= OFFERS) {
+                for (u32 i = 0; i < n; ++i) source[front + i] = t * OFFERS + i;
+                for (u32 i = 0; i < m; ++i) source[BOARD - 1 - (back + i)] = t * OFFERS + OFFERS - 1 - i;
+            }
+        }
+        highest = warp_max(highest);
+        if (lane_id() == 0) atomicMax(&top, highest);
+    }
+    __syncthreads();
+}
+
+// Entry i of the board, counted through candidates and blockers.
+__device__ __forceinline__ u32 board_place(u32 i) { return i < candidates ? i : BOARD - 1 - (i - candidates); }
+
+__device__ void read_offers(const Offer* offers, u32 round) {
+    for (u32 i = threadIdx.x; i < candidates + blockers; i += THREADS) {
+        const u32 place = board_place(i);
+        const Offer& offer = offers[source[place]];
+        const Letter rank = receive(&offer.rank, round);
+        const Point low = point_of(receive(&offer.low, round));
+        const Point high = i < candidates ? low : point_of(receive(&offer.high, round));
+        board.put(place, {low, high}, (Rank)rank.a << 32 | rank.b);
+    }
+    __syncthreads();
+}
+
+// Marks those of this block's candidates that would lower a point ahead of them.
+__device__ void test_candidates() {
+    const u32 entries = candidates + blockers;
+    const u32 own_first = first_candidate[blockIdx.x], own_count = candidate_count[blockIdx.x];
+    for (u32 first = 0; first < entries; first += THREADS) {
+        const u32 i = first + threadIdx.x;
+        const bool valid = i < entries;
+        const u32 place = valid ? board_place(i) : 0;
+        const Box box = board.box(place);
+        const Rank rank = valid ? board.rank[place] : 0;
+        const Key key = rank_key(rank);
+        for (u32 chunk = 0; chunk < own_count; chunk += 32) {
+            u32 lowers = 0;
+            const u32 count = min(own_count - chunk, 32u);
+#pragma unroll 4
+            for (u32 k = 0; k < count; ++k) {
+                const u32 own = own_first + chunk + k;
+                lowers |= (rank > board.rank[own] && squared_distance(board.point(own), box) < key) << k;
+            }
+            lowers = warp_or(lowers);
+            if (lane_id() == 0 && lowers) atomicOr(&unsafe[chunk / 32], lowers);
+        }
+    }
+    __syncthreads();
+}
+
+// Tells which candidates are samples and learns the same of the others: `samples` then lists them all.
+__device__ void exchange_samples(u64* sample_mail, u32 round) {
+    constexpr u32 WORDS = OFFERS / 32;
+    const u32 t = threadIdx.x, own_count = candidate_count[blockIdx.x];
+    if (t * 32 < own_count) {
+        const u32 all = own_count - t * 32 < 32 ? (1u << (own_count - t * 32)) - 1 : ALL;
+        send(&sample_mail[blockIdx.x * WORDS + t], round, all & ~unsafe[t]);
+    }
+    if (t < gridDim.x)
+        for (u32 i = 0; i < candidate_count[t]; i += 32) {
+            u32 safe = receive(&sample_mail[t * WORDS + i / 32], round);
+            u32 slot = atomicAdd(&sample_count, __popc(safe));
+            while (safe) samples[slot++] = first_candidate[t] + i + pop_bit(safe);
+        }
+    __syncthreads();
+    if (t < WORDS) unsafe[t] = 0;
+}
+
+__device__ void reset_board() {
+    if (threadIdx.x == 0) {
+        candidates = blockers = 0;
+        overflow = false;
+        top = 0;
+    }
+}
+
+// Never 0, and never so large that sums of steps overflow.
+__device__ __forceinline__ Rank scaled(Rank step, float factor) {
+    return (Rank)fminf(fmaxf((float)step * factor, 1.0f), 4e18f);
+}
+
+// How many leading rounds have drawn only samples that no later one can precede. `from` are known to be such.
+__device__ u32 closed_rounds(const Round* history, u32 from, u32 rounds, Rank highest) {
+    while (true) {
+        const u32 i = from + threadIdx.x;
+        const int count = __syncthreads_count(i < rounds && __ldcg(&history[i].floor) >= highest);
+        from += count;
+        if (count < THREADS) return from;
+    }
+}
+
+__device__ u32 count_above(const Rank* drawn, u32 begin, u32 end, Rank rank) {
+    u32 count = 0;
+    for (u32 first = begin; first < end; first += THREADS) {
+        const u32 i = first + threadIdx.x;
+        count += __syncthreads_count(i < end && __ldcg(&drawn[i]) > rank);
+    }
+    return count;
+}
+
+// Each warp places samples: a sample's position is the number of higher ranks. Only rounds that overlap its own in rank
+// have to be counted through.
+__device__ void write_in_order(const Rank* drawn, u32 total, const Round* history, u32 rounds, u32 n_samples,
+                               long long* indices, u32* coverage, Rank highest) {
+    const int lane = lane_id();
+    for (u32 i = blockIdx.x * WARPS + threadIdx.x / 32; i < total; i += gridDim.x * WARPS) {
+        const Rank rank = drawn[i];
+        u32 ahead = 0, alive = 0;  // rounds whose samples all precede it; rounds that are not all behind it
+        for (u32 r = lane; r < rounds; r += 32) {
+            ahead += history[r].floor >= rank;
+            alive += history[r].top >= rank;
+        }
+        ahead = warp_sum(ahead);
+        alive = warp_sum(alive);
+        const u32 begin = ahead ? history[ahead - 1].end : 0, end = alive ? history[alive - 1].end : 0;
+        u32 higher = 0;
+        for (u32 j = begin + lane; j < end; j += 32) higher += drawn[j] > rank;
+        const u32 position = 1 + begin + warp_sum(higher);
+        if (lane == 0 && position < n_samples) indices[position] = rank_row(rank);
+        if (lane == 0 && position == n_samples) *coverage = max(rank_key(rank), rank_key(highest));
+    }
+}
+
+// Arrays are those that `order` wrote. `offers`: OFFERS for each block, `count_mail`: 2, and `sample_mail`: OFFERS / 32
+// words; these and `arrivals` are 0 at the start. `drawn` and `history`: as long as the most samples drawn.
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    lookahead(const float* __restrict__ points, u32 start, u32 n_samples, const float* __restrict__ xyz, Key* keys,
+              const u64* __restrict__ items, const float* __restrict__ boxes, Key* tile_keys, u32 tiles,
+              float* group_boxes, u32 groups, u32 group_tiles, Offer* offers, uint4* count_mail, u64* sample_mail,
+              u32* arrivals, Rank* drawn, Round* history, long long* indices, Summary* summary) {
+    const size_t stride = 32 * (size_t)tiles;
+    const Cloud cloud = {xyz,   xyz + stride, xyz + 2 * stride, keys,   items,      boxes,
+                         tile_keys, tiles,    group_boxes,      groups, group_tiles};
+    Offer* const own_offers = offers + blockIdx.x * OFFERS;
+
+    find_group_boxes(cloud);
+    reset_board();
+    if (threadIdx.x < OFFERS / 32) unsafe[threadIdx.x] = 0;
+    if (threadIdx.x == 0) {
+        board.put(0, box_of(load_point(points, start)), 0);
+        samples[0] = 0;
+        sample_count = 1;
+        queued = offered = blocked = 0;
+        if (blockIdx.x == 0) indices[0] = start;
+    }
+    __syncthreads();
+
+    Rank threshold = top_rank(INFINITE_KEY);
+    Rank step = ONE_KEY << 20;  // the threshold's next descent
+    Rank floor = ~0ull;         // the lowest threshold so far
+    Rank highest;
+    u64 updates = 0;
+    u32 total = 0, rounds = 0, expected = 0, round = 0;
+    u32 closed = 0, settled = 0;  // leading rounds that no later sample can precede, and their samples
+    while (true) {
+        ++round;
+        exchange_counts(sweep(cloud, threshold, own_offers, round, updates), count_mail, round);
+        highest = top;
+        const u32 entries = candidates + blockers;
+        const bool too_many = overflow || entries > BOARD;
+        if (rank_key(highest) == 0) break;
+        bool hold = false;  // draw what is above the threshold before it descends
+        if (total + 1 >= n_samples || total - settled > PENDING) {
+            grid_barrier(arrivals, expected);  // `drawn` and `history` can be read
+            closed = closed_rounds(history, closed, rounds, highest);
+            settled = closed ? __ldcg(&history[closed - 1].end) : 0;
+            if (total + 1 >= n_samples && settled + count_above(drawn, settled, total, highest) + 1 >= n_samples) break;
+            hold = total + 1 >= n_samples || total - settled > PENDING;
+        }
+        if (entries == 0 || too_many) {
+            step = too_many ? scaled(highest - threshold, fminf(TARGET / 2.0f / entries, 0.5f)) : max(step, ONE_KEY);
+            threshold = highest > top_rank(0) + step ? highest - step : top_rank(0);
+            __syncthreads();  // all have read what is reset
+            reset_board();
+            continue;
+        }
+        read_offers(offers, round);
+        test_candidates();
+        exchange_samples(sample_mail, round);
+        reset_board();
+        const u32 drew = sample_count;
+        floor = min(floor, threshold);
+        if (blockIdx.x == 0) {
+            for (u32 i = threadIdx.x; i < drew; i += THREADS) drawn[total + i] = board.rank[samples[i]];
+            if (threadIdx.x == 0) history[rounds] = {highest, floor, total + drew, 0};
+        }
+        total += drew;
+        ++rounds;
+        step = scaled(step, fminf((float)TARGET / entries, 2.0f));
+        if (!hold) threshold = threshold > top_rank(0) + step ? threshold - step : top_rank(0);
+    }
+
+    grid_barrier(arrivals, expected);
+    write_in_order(drawn, total, history, rounds, n_samples, indices, &summary->coverage, highest);
+    if (lane_id() == 0 && updates) atomicAdd(&summary->updates, 32 * updates);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        summary->count = min(n_samples, total + 1);
+        summary->rounds = round;
+        summary->voxels = tiles;
+        if (total + 1 <= n_samples) summary->coverage = rank_key(highest);
+    }
+}
