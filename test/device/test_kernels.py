@@ -15,7 +15,7 @@ ARCHITECTURES = ("sm_70", "sm_80", "sm_87", "sm_90")
 
 def kernels_of(folder: Path) -> tuple[KernelFile, ...]:
     package = ".".join(("radius_fps_ros", *folder.relative_to(ROOT).parts))
-    kernels: tuple[KernelFile, ...] = importlib.import_module(package).KERNELS
+    kernels: tuple[KernelFile, ...] = importlib.import_module(f"{package}.kernels").KERNELS
     return kernels
 
 
