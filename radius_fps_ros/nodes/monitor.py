@@ -28,6 +28,7 @@ class Exchange:
     published: float
     sampled_at: float | None = None
     sampled: PointCloud2 | None = None
+    features_at: float | None = None
     stats: FrameStats | None = None
 
     @property
@@ -50,21 +51,27 @@ class StreamMonitor:
     """Publishes serialized clouds on ``points`` and listens to the perception node's answers.
 
     An answer belongs to the oldest unanswered cloud with its stamp and frame id, so that a stream may repeat itself.
-    Only the newest ``keep`` exchanges hold their messages.
+    Only the newest ``keep`` exchanges hold their messages; of the features only the time of arrival is kept.
     """
 
-    def __init__(self, node: Node, perception_name: str, topic: str = "points", keep: int = 20) -> None:
-        """``perception_name`` is the node's fully qualified name."""
+    def __init__(
+        self, node: Node, perception_name: str, topic: str = "points", keep: int = 20, features: bool = False
+    ) -> None:
+        """``perception_name`` is the node's fully qualified name; ``features``: listen to them as well."""
         self.exchanges: list[Exchange] = []
         self.unexpected = 0
         self._keep = keep
         self._lock = threading.Lock()
         self._await_sampled: dict[Key, deque[Exchange]] = {}
         self._await_stats: dict[Key, deque[Exchange]] = {}
+        self._await_features: dict[Key, deque[Exchange]] = {}
         self._publisher = node.create_publisher(PointCloud2, topic, QoSProfile(depth=5))
         qos = QoSProfile(depth=50)
         node.create_subscription(PointCloud2, f"{perception_name}/sampled", self._on_sampled, qos)
         node.create_subscription(FrameStats, f"{perception_name}/stats", self._on_stats, qos)
+        self._features = features
+        if features:
+            node.create_subscription(PointCloud2, f"{perception_name}/features", self._on_features, qos)
         self._node = node
         self._topics = (f"{perception_name}/sampled", f"{perception_name}/stats")
 
@@ -86,6 +93,8 @@ class StreamMonitor:
             self.exchanges.append(exchange)
             self._await_sampled.setdefault(key, deque()).append(exchange)
             self._await_stats.setdefault(key, deque()).append(exchange)
+            if self._features:
+                self._await_features.setdefault(key, deque()).append(exchange)
             if len(self.exchanges) > self._keep:
                 old = self.exchanges[-self._keep - 1]
                 old.cdr, old.sampled = b"", None
@@ -108,6 +117,13 @@ class StreamMonitor:
             exchange = self._next(self._await_sampled, message.header)
             if exchange is not None:
                 exchange.sampled_at, exchange.sampled = now, message
+
+    def _on_features(self, message: PointCloud2) -> None:
+        now = time.monotonic()
+        with self._lock:
+            exchange = self._next(self._await_features, message.header)
+            if exchange is not None:
+                exchange.features_at = now
 
     def _on_stats(self, message: FrameStats) -> None:
         with self._lock:
