@@ -12,7 +12,7 @@ from ...device import is_cupy_array
 from ...errors import BackendError
 from ..engine import RawSample
 from .kernels import Kernels
-from .layout import SUMMARY, blocks_for, full_layout
+from .layout import SUMMARY, SUMMARY_WORDS, blocks_for, full_layout
 from .methods import METHODS
 from .workspace import Workspace
 
@@ -23,7 +23,7 @@ class Output:
 
     Attributes:
         indices: (M,) int64; those past the summary's count are undefined.
-        summary: one `SUMMARY` as bytes.
+        summary: one `SUMMARY` as 64-bit words.
     """
 
     indices: Any
@@ -81,9 +81,8 @@ class CudaEngine:
         method = self.method_for(len(points), n_samples)
         blocks = blocks_for(len(points), device.attributes["MultiProcessorCount"])
         arrays = self._workspace.arrays(full_layout(method, len(points), n_samples, blocks))
-        arrays["summary"].data.memset_async(0, SUMMARY.itemsize)
         METHODS[method](self._kernels, points, n_samples, start, blocks, arrays)
-        return Output(arrays["indices"], arrays["summary"])
+        return Output(arrays["indices"], arrays["mail"][:SUMMARY_WORDS])
 
     def warm_up(self) -> None:
         """Compile, or load from CuPy's cache on disk, every kernel that `run` may need."""

@@ -36,11 +36,18 @@ __device__ __forceinline__ void send(uint4* word, u32 round, Letter letter) {
     asm volatile(STORE_128 ::"l"(word), "l"(low), "l"(high) : "memory");
 }
 
-__device__ __forceinline__ Letter receive(const uint4* word, u32 round) {
+// Reads one word; whether it is of this round shows in the result.
+__device__ __forceinline__ bool try_receive(const uint4* word, u32 round, Letter& letter) {
     u64 low, high;
-    do asm volatile(LOAD_128 : "=l"(low), "=l"(high) : "l"(word) : "memory");
-    while ((u32)(high >> 32) != round);
-    return {(u32)low, (u32)(low >> 32), (u32)high};
+    asm volatile(LOAD_128 : "=l"(low), "=l"(high) : "l"(word) : "memory");
+    letter = {(u32)low, (u32)(low >> 32), (u32)high};
+    return (u32)(high >> 32) == round;
+}
+
+__device__ __forceinline__ Letter receive(const uint4* word, u32 round) {
+    Letter letter;
+    while (!try_receive(word, round, letter)) {}
+    return letter;
 }
 
 // Barrier of all blocks; what was written before it is visible behind it. `arrivals` is 0 when the kernel starts, and

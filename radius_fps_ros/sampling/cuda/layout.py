@@ -11,26 +11,28 @@ from ...errors import InputError
 TILE = 32  # points, one a lane
 THREADS = 512  # of a block of order.cu, radius.cu and lookahead.cu
 WARPS = THREADS // 32
-MOST_BLOCKS = THREADS  # one thread waits for each block
+MOST_BLOCKS = 256  # lookahead.cu
 DIGITS = 256  # order.cu sorts by 8 bits at a time
 VOXEL_WINDOW = 64  # radius.cu
 
 # lookahead.cu
-BOARD = 1024
+BOARD = 768
 OFFERS = 128
 PENDING = 4096
 ROUND_BYTES = 24
 # 64-bit words of a block's mail.
 OFFER_WORDS = 6 * OFFERS
 COUNT_WORDS = 4
-SAMPLE_WORDS = OFFERS // 32
+SAMPLE_WORDS = OFFERS // 4
 BEST_WORDS = 4  # radius.cu
 
 SUMMARY = np.dtype(
     [("count", "<u4"), ("coverage", "<f4"), ("rounds", "<u4"), ("voxels", "<u4"), ("updates", "<u8")], align=True
 )
 
-# Name to number of items and their type.
+SUMMARY_WORDS = SUMMARY.itemsize // 8
+
+# Name to number of items and their type. "mail" holds 64-bit words, 0 when the kernels start, the summary first.
 Layout = dict[str, tuple[int, type]]
 
 
@@ -65,7 +67,7 @@ def voxels_per_warp(n_points: int, blocks: int) -> int:
 
 def keys_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
     """Of ``brute`` and ``single_block``: a key a point."""
-    return {"keys": (n_points, np.uint32)}
+    return {"keys": (n_points, np.uint32), "mail": (SUMMARY_WORDS, np.uint64)}
 
 
 def sorted_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
@@ -90,7 +92,7 @@ def radius_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
         "voxel size": (places, np.uint32),
         "voxel boxes": (6 * places, np.float32),
         "voxel ranks": (places, np.uint64),
-        "mail": (BEST_WORDS * blocks + 3, np.uint64),
+        "mail": (SUMMARY_WORDS + 3 + BEST_WORDS * blocks, np.uint64),
     }
 
 
@@ -102,7 +104,7 @@ def lookahead_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
         "group boxes": (6 * groups_for(n_points, blocks)[1], np.float32),
         "drawn": (drawn, np.uint64),
         "history": (drawn * ROUND_BYTES, np.uint8),
-        "mail": ((OFFER_WORDS + COUNT_WORDS + SAMPLE_WORDS) * blocks + 2, np.uint64),
+        "mail": (SUMMARY_WORDS + 3 + (OFFER_WORDS + COUNT_WORDS + SAMPLE_WORDS) * blocks, np.uint64),
     }
 
 
@@ -116,11 +118,7 @@ LAYOUTS: dict[str, Callable[[int, int, int], Layout]] = {
 
 def full_layout(method: str, n_points: int, n_samples: int, blocks: int) -> Layout:
     """All that an engine holds for a method, its answer included."""
-    return {
-        **LAYOUTS[method](n_points, n_samples, blocks),
-        "indices": (n_samples, np.int64),
-        "summary": (SUMMARY.itemsize, np.uint8),
-    }
+    return {**LAYOUTS[method](n_points, n_samples, blocks), "indices": (n_samples, np.int64)}
 
 
 def device_bytes(method: str, n_points: int, n_samples: int, *, multiprocessors: int | None = None) -> int:

@@ -16,11 +16,15 @@
 #include "warp.cuh"
 
 constexpr int THREADS = 512, WARPS = THREADS / 32;
-constexpr u32 BOARD = 1024;         // offers in a round, at most
-constexpr u32 TARGET = BOARD / 2;   // and as many as the threshold aims for
-constexpr u32 OFFERS = 128;         // of one block, at most
-constexpr u32 SINGLES = 8;          // a tile with more points above the threshold offers its best, and a blocker
-constexpr u32 PENDING = 4096;       // samples drawn ahead of their turn, about
+constexpr u32 MOST_BLOCKS = 256;
+constexpr u32 BOARD = 768;     // offers in a round, at most
+constexpr u32 TARGET = 256;    // and as many as the threshold aims for
+constexpr u32 OFFERS = 128;    // of one block, at most
+constexpr u32 SINGLES = 8;     // a tile with more points above the threshold offers its best, and a blocker
+constexpr u32 SHARE = 4;       // candidates of one block that another tests
+constexpr u32 SHARES = OFFERS / SHARE;
+constexpr u32 NEAR = 64;       // samples near a group that are listed; with more, all of its tiles are visited
+constexpr u32 PENDING = 4096;  // samples drawn ahead of their turn, about
 constexpr Rank ONE_KEY = 1ull << 32;  // the step from one key to the next
 
 // What a block shows the others: a candidate, which is a point, or a blocker: the box of points that might be ahead of a
@@ -76,16 +80,20 @@ struct Cloud {
 };
 
 __shared__ Board board;
-__shared__ unsigned short samples[BOARD];  // their places on the board
+__shared__ float4 samples[BOARD];  // the last round's
 __shared__ u32 sample_count;
-__shared__ u32 queue[THREADS], queued;  // tiles to visit
-__shared__ u32 offered, blocked;        // by this block
-__shared__ u32 candidates, blockers;    // by all blocks
+// Tiles to visit, each with the warp that has queued its group, and the samples near that group. By parity of the turn: one
+// warp may queue while another still visits.
+__shared__ u32 queue[2][THREADS], queued[3];
+__shared__ unsigned short near_samples[2][WARPS][NEAR], near_count[2][WARPS];
+__shared__ u32 offered, blocked;       // by this block
+__shared__ u32 totals;                 // candidates and, in the upper half, blockers of all blocks
+__shared__ u32 most_candidates;        // of one block
 __shared__ bool overflow;
 __shared__ Rank top;  // of all points
-__shared__ unsigned short first_candidate[THREADS], candidate_count[THREADS];  // on the board, by block
+__shared__ unsigned short first_candidate[MOST_BLOCKS], candidate_count[MOST_BLOCKS];  // on the board, by block
 __shared__ unsigned short source[BOARD];  // of what belongs here on the board: its slot in `offers`, by OFFERS a block
-__shared__ u32 unsafe[OFFERS / 32];
+__shared__ u32 unsafe[SHARES];            // of the candidates that this block tests
 __shared__ Rank warp_tops[WARPS];
 
 __device__ __forceinline__ Letter letter_of(Point p) {
@@ -117,33 +125,58 @@ __device__ __forceinline__ Rank quiet_top(Key key, Rank threshold) {
     return key ? min(top_rank(key), threshold) : 0;
 }
 
+__device__ __forceinline__ Point sample_at(u32 i) {
+    const float4 s = samples[i];
+    return {s.x, s.y, s.z};
+}
+
+// Lists the samples that can reach the group. Returns how many there are; no more than NEAR of them are listed.
+__device__ u32 list_near_samples(const Box& group_box, Key largest, unsigned short* list) {
+    constexpr int BATCH = 4;  // tests side by side hide each other's latency
+    const u32 lane = lane_id();
+    u32 count = 0;
+    for (u32 first = 0; first < sample_count; first += 32 * BATCH) {
+        u32 near[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; ++k) {
+            const u32 i = first + 32 * k + lane;
+            const bool valid = i < sample_count;
+            near[k] = __ballot_sync(ALL, valid && squared_distance(sample_at(valid ? i : 0), group_box) < largest);
+        }
+#pragma unroll
+        for (int k = 0; k < BATCH; ++k) {
+            const u32 place = count + __popc(near[k] & ((1u << lane) - 1));
+            if (near[k] >> lane & 1 && place < NEAR) list[place] = first + 32 * k + lane;
+            count += __popc(near[k]);
+        }
+    }
+    __syncwarp();
+    return count;
+}
+
 // Queues those of a group's tiles that a sample can reach or that have a candidate. Returns a bound of the ranks in the
 // others.
-__device__ Rank queue_tiles(const Cloud& cloud, u32 group, Rank threshold) {
-    const u32 lane = lane_id(), tile = group * cloud.group_tiles + lane;
+__device__ Rank queue_tiles(const Cloud& cloud, u32 group, Rank threshold, u32 turn) {
+    const u32 lane = lane_id(), warp = threadIdx.x / 32, tile = group * cloud.group_tiles + lane;
     const bool valid = group < cloud.groups && lane < cloud.group_tiles && tile < cloud.tiles;
     const Box box = valid ? cloud.tile_box(tile) : empty_box();
     const Key key = valid ? cloud.tile_keys[tile] : 0;
     bool visit = key && key >= rank_key(threshold);
     if (group < cloud.groups) {
-        const Box group_box = cloud.group_box(group);
-        const Key largest = warp_max(key);
-        for (u32 first = 0; first < sample_count; first += 32) {
-            Point sample = {0.0f, 0.0f, 0.0f};
-            bool near = false;
-            if (first + lane < sample_count) {
-                sample = board.point(samples[first + lane]);
-                near = squared_distance(sample, group_box) < largest;
-            }
-            for (u32 left = __ballot_sync(ALL, near); left;)
-                visit |= squared_distance(shuffle(sample, pop_bit(left)), box) < key;
-        }
+        unsigned short* list = near_samples[turn % 2][warp];
+        const u32 count = list_near_samples(cloud.group_box(group), warp_max(key), list);
+        if (lane == 0) near_count[turn % 2][warp] = count;
+        if (cloud.group_tiles == 1 || count > NEAR)
+            visit |= key && count;
+        else
+#pragma unroll 4
+            for (u32 i = 0; i < count; ++i) visit |= squared_distance(sample_at(list[i]), box) < key;
     }
     const u32 all = __ballot_sync(ALL, visit);
     u32 place = 0;
-    if (lane == 0 && all) place = atomicAdd(&queued, __popc(all));
+    if (lane == 0 && all) place = atomicAdd(&queued[turn % 3], __popc(all));
     place = __shfl_sync(ALL, place, 0) + __popc(all & ((1u << lane) - 1));
-    if (visit) queue[place] = tile;
+    if (visit) queue[turn % 2][place] = tile * WARPS + warp;
     return visit ? 0 : quiet_top(key, threshold);
 }
 
@@ -181,78 +214,94 @@ __device__ Rank offer(Point p, Rank rank, Rank threshold, Offer* offers, u32 rou
     return best;
 }
 
+// A tile, one point a lane.
+struct Tile {
+    u32 number, warp;
+    Box box;
+    Key largest;
+    Point point;
+    Key key;
+
+    __device__ void load(const Cloud& cloud, u32 item) {
+        number = item / WARPS;
+        warp = item % WARPS;
+        box = cloud.tile_box(number);
+        largest = cloud.tile_keys[number];
+        point = cloud.point((size_t)number * 32 + lane_id());
+        key = cloud.keys[(size_t)number * 32 + lane_id()];
+    }
+};
+
 // Lowers the tile's keys by the samples and offers its candidates. Returns a bound of its ranks: the highest one if that is
 // above the threshold.
-__device__ Rank visit_tile(const Cloud& cloud, u32 tile, Point p, Key point_key, Rank threshold, Offer* offers, u32 round,
+__device__ Rank visit_tile(const Cloud& cloud, Tile& tile, Rank threshold, u32 turn, Offer* offers, u32 round,
                            u64& updates) {
     const u32 lane = lane_id();
-    const size_t i = (size_t)tile * 32 + lane;
-    const Box box = cloud.tile_box(tile);
-    Key key = cloud.tile_keys[tile];
+    const unsigned short* list = near_samples[turn % 2][tile.warp];
+    const bool listed = near_count[turn % 2][tile.warp] <= NEAR;
+    const u32 count = listed ? near_count[turn % 2][tile.warp] : sample_count;
     u32 hits = 0;
-    for (u32 first = 0; first < sample_count; first += 32) {
-        Point sample = {0.0f, 0.0f, 0.0f};
-        bool near = false;
-        if (first + lane < sample_count) {
-            sample = board.point(samples[first + lane]);
-            near = squared_distance(sample, box) < key;
-        }
-        u32 left = __ballot_sync(ALL, near);
+    for (u32 first = 0; first < count; first += 32) {
+        const bool valid = first + lane < count;
+        const u32 place = valid ? first + lane : 0, i = listed ? list[place] : place;
+        u32 left = __ballot_sync(ALL, valid && squared_distance(sample_at(i), tile.box) < tile.largest);
         hits += __popc(left);
-        while (left) point_key = min(point_key, squared_distance(p, shuffle(sample, pop_bit(left))));
+        while (left) {  // two at a time, for their latency
+            const int a = pop_bit(left), b = left ? pop_bit(left) : a;
+            const Key key_a = squared_distance(tile.point, sample_at(__shfl_sync(ALL, i, a)));
+            const Key key_b = squared_distance(tile.point, sample_at(__shfl_sync(ALL, i, b)));
+            tile.key = min(tile.key, min(key_a, key_b));
+        }
     }
+    const size_t place = (size_t)tile.number * 32 + lane;
     if (hits) {
         updates += hits;
-        cloud.keys[i] = point_key;
-        key = warp_max(point_key);
-        __syncwarp();  // all lanes have read the old key
-        if (lane == 0) cloud.tile_keys[tile] = key;
+        cloud.keys[place] = tile.key;
+        tile.largest = warp_max(tile.key);
+        if (lane == 0) cloud.tile_keys[tile.number] = tile.largest;
     }
     Rank best = 0;
-    if (key && key >= rank_key(threshold))
-        best = offer(p, make_rank(point_key, cloud.row(i)), threshold, offers, round);
-    return best ? best : quiet_top(key, threshold);
+    if (tile.largest && tile.largest >= rank_key(threshold))
+        best = offer(tile.point, make_rank(tile.key, cloud.row(place)), threshold, offers, round);
+    return best ? best : quiet_top(tile.largest, threshold);
 }
 
 // Updates the block's tiles and offers their candidates. Returns a bound of the ranks of the points that this warp has seen:
-// the highest one if that is above the threshold.
-__device__ Rank sweep(const Cloud& cloud, Rank threshold, Offer* offers, u32 round, u64& updates) {
-    const u32 lane = lane_id();
+// the highest one if that is above the threshold. `turn` counts on from call to call.
+__device__ Rank sweep(const Cloud& cloud, Rank threshold, Offer* offers, u32 round, u32& turn, u64& updates) {
     Rank quiet = 0, seen = 0;
-    for (u32 turn = 0; turn * WARPS * gridDim.x < cloud.groups; ++turn) {
-        quiet = max(quiet, queue_tiles(cloud, group_of(turn), threshold));
+    for (u32 pass = 0; pass * WARPS * gridDim.x < cloud.groups; ++pass, ++turn) {
+        quiet = max(quiet, queue_tiles(cloud, group_of(pass), threshold, turn));
+        if (threadIdx.x == 0) queued[(turn + 1) % 3] = 0;
         __syncthreads();
-        const u32 count = queued;
-        u32 next = threadIdx.x / 32, tile = 0;
-        Point p = {0.0f, 0.0f, 0.0f};
-        Key key = 0;
-        if (next < count) {
-            tile = queue[next];
-            p = cloud.point((size_t)tile * 32 + lane);
-            key = cloud.keys[(size_t)tile * 32 + lane];
-        }
+        const u32 count = queued[turn % 3];
+        const u32* items = queue[turn % 2];
+        u32 next = threadIdx.x / 32;
+        Tile tile, fetched;
+        if (next < count) fetched.load(cloud, items[next]);
         while (next < count) {
-            const u32 this_tile = tile;
-            const Point this_p = p;
-            const Key this_key = key;
+            tile = fetched;
             next += WARPS;
-            if (next < count) {  // fetched while this one is worked on
-                tile = queue[next];
-                p = cloud.point((size_t)tile * 32 + lane);
-                key = cloud.keys[(size_t)tile * 32 + lane];
-            }
-            seen = max(seen, visit_tile(cloud, this_tile, this_p, this_key, threshold, offers, round, updates));
+            if (next < count) fetched.load(cloud, items[next]);  // arrives while this one is worked on
+            seen = max(seen, visit_tile(cloud, tile, threshold, turn, offers, round, updates));
         }
-        __syncthreads();
-        if (threadIdx.x == 0) queued = 0;
-        __syncthreads();
     }
     return max(warp_max(quiet), seen);
 }
 
-// Tells the other blocks how much this one offers, and learns the same of them: `candidates`, `blockers`, `overflow` and
-// `top` are then those of all blocks.
+// Sum over the lanes up to this one.
+__device__ __forceinline__ u32 warp_scan(u32 v) {
+    for (int step = 1; step < 32; step *= 2) {
+        const u32 other = __shfl_up_sync(ALL, v, step);
+        if (lane_id() >= step) v += other;
+    }
+    return v;
+}
+
+// Tells the other blocks how much this one offers, and learns the same of them: `totals`, `overflow` and `top` are then those
+// of all blocks.
 __device__ void exchange_counts(Rank highest, uint4* count_mail, u32 round) {
+    constexpr u32 TOO_MANY = 1u << 31;
     const u32 t = threadIdx.x;
     count_mail += round % 2 * gridDim.x;  // a block may be a round ahead
     if (lane_id() == 0) warp_tops[t / 32] = highest;
@@ -260,94 +309,130 @@ __device__ void exchange_counts(Rank highest, uint4* count_mail, u32 round) {
     if (t < 32) {
         highest = warp_max(t < WARPS ? warp_tops[t] : 0);
         if (t == 0) {
-            const u32 counts = min(offered, 0xffffu) | min(blocked, 0xffffu) << 16;
-            send(&count_mail[blockIdx.x], round, {counts, rank_key(highest), (u32)highest});
+            const u32 counts = min(offered, OFFERS) | min(blocked, OFFERS) << 16;
+            const u32 flag = offered + blocked > OFFERS ? TOO_MANY : 0;
+            send(&count_mail[blockIdx.x], round, {counts | flag, rank_key(highest), (u32)highest});
             offered = blocked = sample_count = 0;
         }
     }
     if (t < (gridDim.x + 31) / 32 * 32) {
-        highest = 0;
+        Letter letter = {0, 0, 0};
+        if (t < gridDim.x) letter = receive(&count_mail[t], round);
+        if (letter.a & TOO_MANY) overflow = true;
+        const u32 mine = letter.a & ~TOO_MANY, scan = warp_scan(mine);
+        u32 before = 0;
+        if (lane_id() == 31) before = atomicAdd(&totals, scan);
+        before = __shfl_sync(ALL, before, 31) + scan - mine;
+        const u32 n = mine & 0xffff, m = mine >> 16, front = before & 0xffff, back = before >> 16;
         if (t < gridDim.x) {
-            const Letter letter = receive(&count_mail[t], round);
-            highest = (Rank)letter.b << 32 | letter.c;
-            const u32 n = letter.a & 0xffff, m = letter.a >> 16;
-            const u32 front = atomicAdd(&candidates, n), back = atomicAdd(&blockers, m);
-            if (n + m > OFFERS) overflow = true;
             first_candidate[t] = front;
             candidate_count[t] = n;
-            if (front + n <= BOARD && back + m <= BOARD && n + m <= OFFERS) {
+            if (front + n <= BOARD && back + m <= BOARD) {
                 for (u32 i = 0; i < n; ++i) source[front + i] = t * OFFERS + i;
                 for (u32 i = 0; i < m; ++i) source[BOARD - 1 - (back + i)] = t * OFFERS + OFFERS - 1 - i;
             }
         }
-        highest = warp_max(highest);
-        if (lane_id() == 0) atomicMax(&top, highest);
+        const u32 most = warp_max(n);
+        highest = warp_max((Rank)letter.b << 32 | letter.c);
+        if (lane_id() == 0) {
+            atomicMax(&most_candidates, most);
+            atomicMax(&top, highest);
+        }
     }
     __syncthreads();
 }
 
-// Entry i of the board, counted through candidates and blockers.
-__device__ __forceinline__ u32 board_place(u32 i) { return i < candidates ? i : BOARD - 1 - (i - candidates); }
+// Places on the board, counted through candidates and blockers.
+struct Entries {
+    u32 candidates, all;
+    __device__ Entries() : candidates(totals & 0xffff), all(candidates + (totals >> 16)) {}
+    __device__ u32 place(u32 i) const { return i < candidates ? i : BOARD - 1 - (i - candidates); }
+};
 
-__device__ void read_offers(const Offer* offers, u32 round) {
-    for (u32 i = threadIdx.x; i < candidates + blockers; i += THREADS) {
-        const u32 place = board_place(i);
+__device__ void read_offers(const Entries& entries, const Offer* offers, u32 round) {
+    for (u32 i = threadIdx.x; i < entries.all; i += THREADS) {
+        const u32 place = entries.place(i);
         const Offer& offer = offers[source[place]];
-        const Letter rank = receive(&offer.rank, round);
-        const Point low = point_of(receive(&offer.low, round));
-        const Point high = i < candidates ? low : point_of(receive(&offer.high, round));
-        board.put(place, {low, high}, (Rank)rank.a << 32 | rank.b);
+        Letter rank, low;
+        bool complete;
+        do {
+            complete = try_receive(&offer.rank, round, rank);
+            complete &= try_receive(&offer.low, round, low);
+        } while (!complete);
+        const Letter high = i < entries.candidates ? low : receive(&offer.high, round);
+        board.put(place, {point_of(low), point_of(high)}, (Rank)rank.a << 32 | rank.b);
     }
     __syncthreads();
 }
 
-// Marks those of this block's candidates that would lower a point ahead of them.
-__device__ void test_candidates() {
-    const u32 entries = candidates + blockers;
-    const u32 own_first = first_candidate[blockIdx.x], own_count = candidate_count[blockIdx.x];
-    for (u32 first = 0; first < entries; first += THREADS) {
-        const u32 i = first + threadIdx.x;
-        const bool valid = i < entries;
-        const u32 place = valid ? board_place(i) : 0;
+// Candidates are tested in shares: share k of block b by block b + k, so that a block with many has help.
+struct Share {
+    u32 block, first, count;
+    __device__ Share(u32 k) {
+        block = (blockIdx.x + SHARES * gridDim.x - k) % gridDim.x;
+        const u32 all = candidate_count[block];
+        first = first_candidate[block] + k * SHARE;
+        count = all > k * SHARE ? min(all - k * SHARE, SHARE) : 0;
+    }
+};
+
+// Marks those candidates of this block's shares that would lower a point ahead of them, and tells all blocks.
+__device__ void test_candidates(const Entries& entries, u64* sample_mail, u32 round) {
+    const u32 t = threadIdx.x, shares = (most_candidates + SHARE - 1) / SHARE;
+    for (u32 first = t & ~31u; first < entries.all; first += THREADS) {
+        const u32 i = first + lane_id();
+        const bool valid = i < entries.all;
+        const u32 place = valid ? entries.place(i) : 0;
         const Box box = board.box(place);
         const Rank rank = valid ? board.rank[place] : 0;
         const Key key = rank_key(rank);
-        for (u32 chunk = 0; chunk < own_count; chunk += 32) {
+        for (u32 k = 0; k < shares; ++k) {
+            const Share share(k);
+            if (share.count == 0) continue;
             u32 lowers = 0;
-            const u32 count = min(own_count - chunk, 32u);
-#pragma unroll 4
-            for (u32 k = 0; k < count; ++k) {
-                const u32 own = own_first + chunk + k;
-                lowers |= (rank > board.rank[own] && squared_distance(board.point(own), box) < key) << k;
+#pragma unroll
+            for (u32 c = 0; c < SHARE; ++c) {
+                const u32 candidate = c < share.count ? share.first + c : share.first;
+                lowers |= (rank > board.rank[candidate] && squared_distance(board.point(candidate), box) < key) << c;
             }
             lowers = warp_or(lowers);
-            if (lane_id() == 0 && lowers) atomicOr(&unsafe[chunk / 32], lowers);
+            if (lane_id() == 0 && lowers) atomicOr(&unsafe[k], lowers);
+        }
+    }
+    __syncthreads();
+    if (t < shares) {
+        const Share share(t);
+        const u32 all = (1u << share.count) - 1;
+        if (share.count) send(&sample_mail[share.block * SHARES + t], round, all & ~unsafe[t]);
+        unsafe[t] = 0;
+    }
+}
+
+// Learns which candidates are samples, and puts those on record.
+__device__ void receive_samples(const Entries& entries, const u64* sample_mail, u32 round, Rank* drawn) {
+    for (u32 first = threadIdx.x & ~31u; first < entries.candidates; first += THREADS) {
+        const u32 i = first + lane_id();
+        bool safe = false;
+        if (i < entries.candidates) {
+            const u32 block = source[i] / OFFERS, slot = source[i] % OFFERS;
+            safe = receive(&sample_mail[block * SHARES + slot / SHARE], round) >> slot % SHARE & 1;
+        }
+        const u32 all = __ballot_sync(ALL, safe);
+        u32 place = 0;
+        if (lane_id() == 0) place = atomicAdd(&sample_count, __popc(all));
+        place = __shfl_sync(ALL, place, 0) + __popc(all & ((1u << lane_id()) - 1));
+        if (safe) {
+            const Point p = board.point(i);
+            samples[place] = make_float4(p.x, p.y, p.z, 0.0f);
+            if (blockIdx.x == 0) drawn[place] = board.rank[i];
         }
     }
     __syncthreads();
 }
 
-// Tells which candidates are samples and learns the same of the others: `samples` then lists them all.
-__device__ void exchange_samples(u64* sample_mail, u32 round) {
-    constexpr u32 WORDS = OFFERS / 32;
-    const u32 t = threadIdx.x, own_count = candidate_count[blockIdx.x];
-    if (t * 32 < own_count) {
-        const u32 all = own_count - t * 32 < 32 ? (1u << (own_count - t * 32)) - 1 : ALL;
-        send(&sample_mail[blockIdx.x * WORDS + t], round, all & ~unsafe[t]);
-    }
-    if (t < gridDim.x)
-        for (u32 i = 0; i < candidate_count[t]; i += 32) {
-            u32 safe = receive(&sample_mail[t * WORDS + i / 32], round);
-            u32 slot = atomicAdd(&sample_count, __popc(safe));
-            while (safe) samples[slot++] = first_candidate[t] + i + pop_bit(safe);
-        }
-    __syncthreads();
-    if (t < WORDS) unsafe[t] = 0;
-}
-
-__device__ void reset_board() {
+__device__ void reset_totals() {
     if (threadIdx.x == 0) {
-        candidates = blockers = 0;
+        totals = most_candidates = 0;
         overflow = false;
         top = 0;
     }
@@ -400,8 +485,8 @@ __device__ void write_in_order(const Rank* drawn, u32 total, const Round* histor
     }
 }
 
-// Arrays are those that `order` wrote. `offers`: OFFERS for each block, `count_mail`: 2, and `sample_mail`: OFFERS / 32
-// words; these and `arrivals` are 0 at the start. `drawn` and `history`: as long as the most samples drawn.
+// Arrays are those that `order` wrote. `offers`: OFFERS for each block, `count_mail`: 2, and `sample_mail`: SHARES words;
+// these and `arrivals` are 0 at the start. `drawn` and `history`: as long as the most samples drawn.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     lookahead(const float* __restrict__ points, u32 start, u32 n_samples, const float* __restrict__ xyz, Key* keys,
               const u64* __restrict__ items, const float* __restrict__ boxes, Key* tile_keys, u32 tiles,
@@ -413,13 +498,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     Offer* const own_offers = offers + blockIdx.x * OFFERS;
 
     find_group_boxes(cloud);
-    reset_board();
-    if (threadIdx.x < OFFERS / 32) unsafe[threadIdx.x] = 0;
+    reset_totals();
+    if (threadIdx.x < SHARES) unsafe[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
-        board.put(0, box_of(load_point(points, start)), 0);
-        samples[0] = 0;
+        const Point p = load_point(points, start);
+        samples[0] = make_float4(p.x, p.y, p.z, 0.0f);
         sample_count = 1;
-        queued = offered = blocked = 0;
+        queued[0] = offered = blocked = 0;
         if (blockIdx.x == 0) indices[0] = start;
     }
     __syncthreads();
@@ -429,14 +514,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     Rank floor = ~0ull;         // the lowest threshold so far
     Rank highest;
     u64 updates = 0;
-    u32 total = 0, rounds = 0, expected = 0, round = 0;
+    u32 total = 0, rounds = 0, expected = 0, round = 0, turn = 0;
     u32 closed = 0, settled = 0;  // leading rounds that no later sample can precede, and their samples
     while (true) {
         ++round;
-        exchange_counts(sweep(cloud, threshold, own_offers, round, updates), count_mail, round);
+        exchange_counts(sweep(cloud, threshold, own_offers, round, turn, updates), count_mail, round);
         highest = top;
-        const u32 entries = candidates + blockers;
-        const bool too_many = overflow || entries > BOARD;
+        const Entries entries;
+        const bool too_many = overflow || entries.all > BOARD;
         if (rank_key(highest) == 0) break;
         bool hold = false;  // draw what is above the threshold before it descends
         if (total + 1 >= n_samples || total - settled > PENDING) {
@@ -446,26 +531,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (total + 1 >= n_samples && settled + count_above(drawn, settled, total, highest) + 1 >= n_samples) break;
             hold = total + 1 >= n_samples || total - settled > PENDING;
         }
-        if (entries == 0 || too_many) {
-            step = too_many ? scaled(highest - threshold, fminf(TARGET / 2.0f / entries, 0.5f)) : max(step, ONE_KEY);
+        if (entries.all == 0 || too_many) {
+            step = too_many ? scaled(highest - threshold, fminf(TARGET / 2.0f / entries.all, 0.5f)) : max(step, ONE_KEY);
             threshold = highest > top_rank(0) + step ? highest - step : top_rank(0);
             __syncthreads();  // all have read what is reset
-            reset_board();
+            reset_totals();
             continue;
         }
-        read_offers(offers, round);
-        test_candidates();
-        exchange_samples(sample_mail, round);
-        reset_board();
+        read_offers(entries, offers, round);
+        test_candidates(entries, sample_mail, round);
+        receive_samples(entries, sample_mail, round, drawn + total);
+        reset_totals();
         const u32 drew = sample_count;
         floor = min(floor, threshold);
-        if (blockIdx.x == 0) {
-            for (u32 i = threadIdx.x; i < drew; i += THREADS) drawn[total + i] = board.rank[samples[i]];
-            if (threadIdx.x == 0) history[rounds] = {highest, floor, total + drew, 0};
-        }
+        if (blockIdx.x == 0 && threadIdx.x == 0) history[rounds] = {highest, floor, total + drew, 0};
         total += drew;
         ++rounds;
-        step = scaled(step, fminf((float)TARGET / entries, 2.0f));
+        step = scaled(step, fminf((float)TARGET / entries.all, 2.0f));
         if (!hold) threshold = threshold > top_rank(0) + step ? threshold - step : top_rank(0);
     }
 

@@ -13,6 +13,7 @@ from .layout import (
     COUNT_WORDS,
     OFFER_WORDS,
     SAMPLE_WORDS,
+    SUMMARY_WORDS,
     THREADS,
     groups_for,
     max_voxel_cells,
@@ -29,7 +30,7 @@ Arrays = dict[str, Any]
 def brute(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int, arrays: Arrays) -> None:
     """Two launches a sample."""
     n, threads = len(points), 256
-    keys, indices, summary = arrays["keys"], arrays["indices"], arrays["summary"]
+    keys, indices, summary = arrays["keys"], arrays["indices"], arrays["mail"]
     grid = -(-n // threads)
     kernels.brute_start(grid, threads, points, np.uint32(n), np.uint32(start), keys, indices, summary)
     for _ in range(n_samples):
@@ -40,13 +41,15 @@ def brute(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int
 def single_block(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int, arrays: Arrays) -> None:
     """One block does it all."""
     sizes = (np.uint32(len(points)), np.uint32(start), np.uint32(n_samples))
-    kernels.single_block(1, 1024, points, *sizes, arrays["keys"], arrays["indices"], arrays["summary"])
+    kernels.single_block(1, 1024, points, *sizes, arrays["keys"], arrays["indices"], arrays["mail"])
 
 
 def radius(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int, arrays: Arrays) -> None:
     """Sort by spherical voxels, then one persistent kernel."""
     n = len(points)
-    best_mail, voxel_count, arrivals, order_arrivals = _zeroed(arrays["mail"], BEST_WORDS * blocks, 1, 1, 1)
+    summary, voxel_count, arrivals, order_arrivals, best_mail = _zeroed(
+        arrays["mail"], SUMMARY_WORDS, 1, 1, 1, BEST_WORDS * blocks
+    )
     _sort(kernels.order_spherical, points, max_voxel_cells(n), blocks, arrays, order_arrivals)
     kernels.radius(
         blocks,
@@ -67,16 +70,15 @@ def radius(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: in
         arrivals,
         best_mail,
         arrays["indices"],
-        arrays["summary"],
+        summary,
     )
 
 
 def lookahead(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int, arrays: Arrays) -> None:
     """Sort along a Hilbert curve, then one persistent kernel."""
     n = len(points)
-    offers, count_mail, sample_mail, arrivals, order_arrivals = _zeroed(
-        arrays["mail"], OFFER_WORDS * blocks, COUNT_WORDS * blocks, SAMPLE_WORDS * blocks, 1, 1
-    )
+    sizes = (SUMMARY_WORDS, 1, 1, 1, OFFER_WORDS * blocks, COUNT_WORDS * blocks, SAMPLE_WORDS * blocks)
+    summary, _, arrivals, order_arrivals, offers, count_mail, sample_mail = _zeroed(arrays["mail"], *sizes)
     _sort(kernels.order_hilbert, points, CURVE_BITS, blocks, arrays, order_arrivals)
     group_tiles, groups = groups_for(n, blocks)
     kernels.lookahead(
@@ -101,7 +103,7 @@ def lookahead(kernels: Kernels, points: Any, n_samples: int, start: int, blocks:
         arrays["drawn"],
         arrays["history"],
         arrays["indices"],
-        arrays["summary"],
+        summary,
     )
 
 
