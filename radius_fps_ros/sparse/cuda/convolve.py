@@ -17,7 +17,6 @@ from .kernels import (
     blocks,
     has_tensor_cores,
     launch,
-    multiprocessors,
     shared_limit,
 )
 
@@ -46,7 +45,7 @@ def convolve(
 
     volume, in_channels, out_channels = weight.shape
     n_out = rulebook.neighbours.shape[1]
-    chosen = choose_algorithm(algo, volume)
+    chosen = choose_algorithm(algo, volume, in_channels, out_channels, features.dtype)
     weight = cupy.asarray(weight, dtype=cupy.float32)
     bias = cupy.zeros(out_channels, np.float32) if bias is None else cupy.asarray(bias, dtype=cupy.float32)
     if chosen == "native":
@@ -77,12 +76,12 @@ def convolve(
         None,
         n_out,
         relu,
-        choose_tile(n_out, width, volume, in_width * features.dtype.itemsize),
+        fitting_tiles(width, volume, in_width, features.dtype)[0],
     )
     return out if width == out_channels else cupy.ascontiguousarray(out[:, :out_channels])
 
 
-def choose_algorithm(algo: str, volume: int) -> str:
+def choose_algorithm(algo: str, volume: int, in_channels: int, out_channels: int, dtype: Any) -> str:
     """``"implicit_gemm"`` or ``"native"``.
 
     Raises:
@@ -90,11 +89,12 @@ def choose_algorithm(algo: str, volume: int) -> str:
     """
     if algo == "native":
         return algo
-    fits = max(tiles[0].shared_bytes(volume, 5) for tiles in GEMM_TILES.values()) <= shared_limit()
-    if has_tensor_cores() and fits:
+    fits = bool(fitting_tiles(output_width(out_channels), volume, input_width(in_channels, dtype), dtype))
+    if fits and has_tensor_cores():
         return "implicit_gemm"
     if algo == "implicit_gemm":
-        reason = f"{volume} kernel offsets are too many" if not fits else "it needs compute capability 8.0 or newer"
+        large = f"{volume} kernel offsets of {in_channels} channels are too many"
+        reason = "it needs compute capability 8.0 or newer" if fits else large
         raise InputError(f"algo='implicit_gemm' cannot run here ({reason}); use 'native' or 'auto'")
     return "native"
 
@@ -111,15 +111,19 @@ def output_width(channels: int) -> int:
     return max(min(GEMM_TILES), 1 << (channels - 1).bit_length())
 
 
-def choose_tile(rows: int, width: int, volume: int, row_bytes: int) -> GemmTile:
-    """The largest tile that still gives every multiprocessor about two blocks, else the smallest."""
-    log_pieces = (row_bytes // 16).bit_length() - 1
-    tiles = GEMM_TILES[min(width, max(GEMM_TILES))]
-    fitting = [tile for tile in tiles if tile.shared_bytes(volume, log_pieces) <= shared_limit()]
-    for tile in reversed(fitting):
-        if blocks(rows, tile.rows) * (width // tile.columns) >= 2 * multiprocessors():
-            return tile
-    return fitting[0]
+def log_pieces(width: int, dtype: Any) -> int:
+    """Binary logarithm of the 16-byte pieces of a row of ``input_width`` channels."""
+    return int(width * np.dtype(dtype).itemsize // 16).bit_length() - 1
+
+
+def fitting_tiles(width: int, volume: int, in_width: int, dtype: Any) -> list[GemmTile]:
+    """Tiles for ``width`` output channels whose shared memory a block of this device may have, widest first."""
+    return [
+        tile
+        for columns, tile in sorted(GEMM_TILES.items(), reverse=True)
+        if min(width, 32) <= columns <= width
+        and tile.shared_bytes(volume, log_pieces(in_width, dtype)) <= shared_limit()
+    ]
 
 
 def pack_weight(weight: Any, in_width: int, out_width: int, dtype: Any) -> Any:
@@ -158,7 +162,7 @@ def launch_implicit_gemm(
     """One convolution; ``features``, ``residual`` and ``out`` have padded widths (see ``input_width``)."""
     volume, pitch = neighbours.shape
     width = out.shape[1]
-    log_pieces = (features.shape[1] * features.dtype.itemsize // 16).bit_length() - 1
+    pieces = log_pieces(features.shape[1], features.dtype)
     launch(
         KERNEL_IMPLICIT_GEMM,
         "implicit_gemm",
@@ -177,8 +181,8 @@ def launch_implicit_gemm(
             int(relu),
         ),
         threads=tile.threads,
-        shared=tile.shared_bytes(volume, log_pieces),
-        **tile.macros(out.dtype == np.float16, log_pieces, width),
+        shared=tile.shared_bytes(volume, pieces),
+        **tile.macros(out.dtype == np.float16, pieces, width),
     )
 
 

@@ -7,17 +7,19 @@
 //
 // The inner dimension is cut into pieces of 16 bytes, which never straddle an offset, and chunks of four pieces: 32
 // float16 or 16 float32 channels. Channels are the product's M and rows its N: then a thread's part of the gathered
-// operand is one piece of one row, loaded straight into the registers that the tensor core reads, one chunk ahead of
+// operand is one piece of one row, loaded straight into the registers that the tensor core reads, RING chunks ahead of
 // its use. The weights come in the order of the fragments (pack_weight in convolve.py) through shared memory, because
-// all warps share them.
+// all warps share them. There are few rows, so what limits is latency: SPLIT groups of warps share a block's tile and
+// take turns in its offsets, which multiplies the loads under way; their sums are added in order at the end.
 //
 // float32 (HALF = 0) splits each operand into two tf32 parts and adds three of the four products; the sums of a chunk
 // are added to the running ones outside the tensor core, whose own accumulation rounds toward zero. Ootomo and Yokota,
 // "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance",
 // IJHPCA 2022, sections 4.1 and 4.2.
 //
-// Macros: HALF, LOG_PIECES (log2 of the pieces of an input row), OUT (output channels), ROWS, COLS, WARPS_R and WARPS_C (warps along rows and
-// channels), DEPTH (stages of the weights' copy pipeline), SPAN (units of a stage).
+// Macros: HALF, LOG_PIECES (log2 of the pieces of an input row), OUT (output channels), ROWS, COLS, WARPS_R and WARPS_C
+// (warps along rows and channels), SPLIT, RING, DEPTH (stages of the weights' copy pipeline), SPAN (units of a stage for
+// each group).
 
 #include "ptx.cuh"
 #include "sites.cuh"
@@ -30,24 +32,27 @@ typedef unsigned short Element;
 typedef float Element;
 #endif
 
-constexpr int THREADS = 32 * WARPS_R * WARPS_C;
+constexpr int TEAM = 32 * WARPS_R * WARPS_C;  // threads of a group
+constexpr int THREADS = TEAM * SPLIT;
 constexpr int PIECES = 1 << LOG_PIECES;
-// A unit is what the loop visits at a time: one offset in CHUNKS chunks, or SHARING narrow ones in one chunk.
+// A unit is what a group visits at a time: one offset in CHUNKS chunks, or SHARING narrow ones in one chunk.
 constexpr int SHARING = PIECES < 4 ? 4 / PIECES : 1;
 constexpr int CHUNKS = PIECES < 4 ? 1 : PIECES / 4;
 constexpr int M_TILES = COLS / WARPS_C / 16;  // of a warp, 16 channels each
 constexpr int N_TILES = ROWS / WARPS_R / 8;   // of a warp, 8 rows each
 constexpr int CHUNK = COLS * 4;               // uint4 of a chunk of weights
 constexpr int UNIT = CHUNKS * CHUNK;
-constexpr int STAGE = SPAN * UNIT;
-constexpr int PADDING = (SPAN + 3) * SHARING;  // entries behind the list, for units looked at ahead
+constexpr int STAGE_UNITS = SPAN * SPLIT;
+constexpr int STAGE = STAGE_UNITS * UNIT;
+constexpr int PADDING = (STAGE_UNITS + (RING / CHUNKS + 2) * SPLIT) * SHARING;  // entries behind the list, read ahead
 // A thread ends with RUN consecutive channels of each group of GROUP: TILES_OF_GROUP tiles, two channels of each.
-constexpr int GROUP = COLS < 32 ? COLS : 32;
+constexpr int GROUP = OUT < 32 ? OUT : 32;
 constexpr int TILES_OF_GROUP = GROUP / 16;
 constexpr int RUN = 2 * TILES_OF_GROUP;
 static_assert(ROWS % 32 == 0 && ROWS <= 128 && ROWS % (8 * WARPS_R) == 0 && COLS % (GROUP * WARPS_C) == 0 &&
-                  OUT % COLS == 0,
+                  OUT % COLS == 0 && N_TILES % SPLIT == 0,
               "tile shape");
+static_assert(SPAN * CHUNKS % RING == 0 && (CHUNKS % RING == 0 || RING % CHUNKS == 0), "ring");
 
 // The offsets that this block visits, as offset | live << 16: bit i of `live` is set when rows [8 i, 8 i + 8) have it.
 // Behind the list, and behind the table, stands the offset `volume`, which no row has and whose weights are zero.
@@ -98,9 +103,9 @@ __device__ __forceinline__ void load_weights(uint4* stage, int index, const uint
                                              const unsigned* list) {
     constexpr int COPIES = (CHUNK + THREADS - 1) / THREADS;  // of a thread for one chunk
 #pragma unroll
-    for (int span = 0; span < SPAN; ++span) {
-        const unsigned* entries = list + (index * SPAN + span) * SHARING;
-        uint4* unit = stage + span * UNIT;
+    for (int i_unit = 0; i_unit < STAGE_UNITS; ++i_unit) {
+        const unsigned* entries = list + (index * STAGE_UNITS + i_unit) * SHARING;
+        uint4* unit = stage + i_unit * UNIT;
 #pragma unroll
         for (int j = 0; j < COPIES; ++j) {
             const int i = j * THREADS + threadIdx.x;
@@ -119,14 +124,14 @@ __device__ __forceinline__ void load_weights(uint4* stage, int index, const uint
     }
 }
 
-// This thread's piece of its N_TILES rows: first where the rows are, then what they hold.
+// This thread's pieces of its N_TILES rows, RING chunks ahead: first where the rows are, then what they hold.
 struct Gather {
-    int found[N_TILES];  // row of the unit after the one that is fetched, or -1
+    int found[N_TILES];  // row in the unit after the one that is fetched, or -1
     int row[N_TILES];
-    uint4 value[N_TILES];
+    uint4 value[RING][N_TILES];
 
-    __device__ __forceinline__ void locate(const int* table, const unsigned* list, int unit, int piece) {
-        const int* line = table + (list[unit * SHARING + (SHARING == 1 ? 0 : piece >> LOG_PIECES)] & 0xffffu) * ROWS;
+    __device__ __forceinline__ void locate(const int* table, const unsigned* entries, int piece) {
+        const int* line = table + (entries[SHARING == 1 ? 0 : piece >> LOG_PIECES] & 0xffffu) * ROWS;
 #pragma unroll
         for (int j = 0; j < N_TILES; ++j) found[j] = line[8 * j];
     }
@@ -136,11 +141,11 @@ struct Gather {
         for (int j = 0; j < N_TILES; ++j) row[j] = found[j];
     }
 
-    __device__ __forceinline__ void fetch(const uint4* __restrict__ input) {
+    __device__ __forceinline__ void fetch(int slot, const uint4* __restrict__ input) {
 #pragma unroll
         for (int j = 0; j < N_TILES; ++j) {
-            value[j] = make_uint4(0, 0, 0, 0);
-            if (row[j] >= 0) value[j] = input[static_cast<long long>(row[j]) * PIECES];
+            value[slot][j] = make_uint4(0, 0, 0, 0);
+            if (row[j] >= 0) value[slot][j] = input[static_cast<long long>(row[j]) * PIECES];
         }
     }
 };
@@ -221,19 +226,23 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int first = blockIdx.x * ROWS, first_channel = blockIdx.y * COLS;
     const int rows = row_count(count, limit) - first;
     if (rows <= 0) return;
-    int* table = reinterpret_cast<int*>(shared + DEPTH * STAGE);
+    // The sums that groups exchange at the end take the place of the weights.
+    constexpr int EXCHANGE = SPLIT > 1 ? SPLIT * M_TILES * N_TILES * TEAM : 0;
+    int* table = reinterpret_cast<int*>(shared + (DEPTH * STAGE > EXCHANGE ? DEPTH * STAGE : EXCHANGE));
     unsigned* list = reinterpret_cast<unsigned*>(table + (volume + 1) * ROWS);
     unsigned char* live = reinterpret_cast<unsigned char*>(list + volume + PADDING);
     const int listed = list_offsets(neighbours, pitch, volume, first, rows, table, live, list);
-    const int units = (listed + SHARING - 1) / SHARING, stages = (units + SPAN - 1) / SPAN;
+    const int units = (listed + SHARING - 1) / SHARING, stages = (units + STAGE_UNITS - 1) / STAGE_UNITS;
     weights += first_channel * (SHARING == 1 ? 4 : 1);
 
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const int lane = threadIdx.x & 31, group = threadIdx.x / TEAM, warp = threadIdx.x % TEAM / 32;
     const int warp_r = warp % WARPS_R, warp_c = warp / WARPS_R;
     const int g = lane >> 2, t = lane & 3;  // a thread's row (or channel) and piece in a fragment
     const unsigned live_mask = ((1u << N_TILES) - 1) << (16 + warp_r * N_TILES);
     const uint4* own_input = input + (t & (PIECES - 1));
     const int* own_table = table + warp_r * N_TILES * 8 + g;
+    const unsigned* own_list = list + group * SHARING;  // the group's units are `group`, `group` + SPLIT, ...
+    constexpr int STEP = SPLIT * SHARING;
     float sums[M_TILES][N_TILES][4] = {};
 
 #pragma unroll
@@ -242,61 +251,90 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         commit_copies();
     }
     Gather ahead;
-    ahead.locate(own_table, list, 0, t);
-    ahead.advance();
-    ahead.fetch(own_input);
-    ahead.locate(own_table, list, 1, t);
+    const unsigned* located = own_list;
+    ahead.locate(own_table, located, t);
+#pragma unroll
+    for (int q = 0; q < RING; ++q) {
+        if (q % CHUNKS == 0) {
+            ahead.advance();
+            ahead.locate(own_table, located += STEP, t);
+        }
+        ahead.fetch(q, own_input + q % CHUNKS * 4);
+    }
     for (int s = 0; s < stages; ++s) {
         wait_copies<DEPTH - 2>();
         __syncthreads();  // stage s has arrived for all threads, and all are done with the stage loaded next
         if (s + DEPTH - 1 < stages)
             load_weights(shared + (s + DEPTH - 1) % DEPTH * STAGE, s + DEPTH - 1, weights, list);
         commit_copies();
-        const uint4* own_weights = shared + s % DEPTH * STAGE + warp_c * M_TILES * 64 + lane;
+        const uint4* own_weights = shared + s % DEPTH * STAGE + group * UNIT + warp_c * M_TILES * 64 + lane;
 #pragma unroll
         for (int span = 0; span < SPAN; ++span) {
-            const int unit = s * SPAN + span;
             unsigned entries = 0;
 #pragma unroll
-            for (int i = 0; i < SHARING; ++i) entries |= list[unit * SHARING + i];
+            for (int i = 0; i < SHARING; ++i) entries |= own_list[(s * SPAN + span) * STEP + i];
+            const bool live = entries & live_mask;  // whether any of the warp's rows has these offsets
 #pragma unroll
             for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-                uint4 present[N_TILES];
-#pragma unroll
-                for (int j = 0; j < N_TILES; ++j) present[j] = ahead.value[j];
-                if (chunk + 1 < CHUNKS) {
-                    ahead.fetch(own_input + (chunk + 1) * 4);
-                } else {
+                constexpr int TURN = RING > CHUNKS ? RING / CHUNKS : 1;
+                const int slot = span % TURN * CHUNKS + chunk % RING, next = (chunk + RING) % CHUNKS;
+                if (live)
+                    multiply(sums, own_weights + span * SPLIT * UNIT + chunk * CHUNK, ahead.value[slot]);
+                if (next == 0) {
                     ahead.advance();
-                    ahead.fetch(own_input);
-                    ahead.locate(own_table, list, unit + 2, t);
+                    ahead.locate(own_table, located += STEP, t);
                 }
-                if (entries & live_mask) multiply(sums, own_weights + span * UNIT + chunk * CHUNK, present);
+                ahead.fetch(slot, own_input + next * 4);
             }
         }
     }
 
+    float4* exchange = reinterpret_cast<float4*>(shared);
+    if (SPLIT > 1) {
+        __syncthreads();  // the weights are done with
 #pragma unroll
-    for (int j = 0; j < N_TILES; ++j)
+        for (int i = 0; i < M_TILES; ++i)
+#pragma unroll
+            for (int j = 0; j < N_TILES; ++j)
+                exchange[((j * SPLIT + group) * M_TILES + i) * TEAM + threadIdx.x % TEAM] =
+                    make_float4(sums[i][j][0], sums[i][j][1], sums[i][j][2], sums[i][j][3]);
+        __syncthreads();
+    }
+#pragma unroll
+    for (int turn = 0; turn < N_TILES / SPLIT; ++turn) {
+        const int j = turn * SPLIT + (SPLIT > 1 ? group : 0);  // each group finishes its share of the rows
+        if (SPLIT > 1) {
+#pragma unroll
+            for (int i = 0; i < M_TILES; ++i) {
+                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+                for (int from = 0; from < SPLIT; ++from) {
+                    const float4 part = exchange[((j * SPLIT + from) * M_TILES + i) * TEAM + threadIdx.x % TEAM];
+                    sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+                }
+                sums[i][turn][0] = sum.x, sums[i][turn][1] = sum.y, sums[i][turn][2] = sum.z, sums[i][turn][3] = sum.w;
+            }
+        }
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
             const int row = (warp_r * N_TILES + j) * 8 + 2 * t + e;
             if (row >= rows) continue;
 #pragma unroll
-            for (int group = 0; group < M_TILES / TILES_OF_GROUP; ++group) {
-                const int channel = first_channel + (warp_c * M_TILES / TILES_OF_GROUP + group) * GROUP + g * RUN;
+            for (int part = 0; part < M_TILES / TILES_OF_GROUP; ++part) {
+                const int channel = first_channel + (warp_c * M_TILES / TILES_OF_GROUP + part) * GROUP + g * RUN;
                 const long long place = static_cast<long long>(first + row) * OUT + channel;
                 Run run, added;
                 if (residual) added = *reinterpret_cast<const Run*>(residual + place);
 #pragma unroll
                 for (int c = 0; c < RUN; ++c) {
-                    float value = sums[group * TILES_OF_GROUP + c / 2][j][2 * (c & 1) + e] + bias[channel + c];
+                    float value = sums[part * TILES_OF_GROUP + c / 2][turn][2 * (c & 1) + e] + bias[channel + c];
                     if (residual) value += added.get(c);
                     run.set(c, relu && value < 0.0f ? 0.0f : value);
                 }
                 *reinterpret_cast<Run*>(out + place) = run;
             }
         }
+    }
 }
 
 #endif

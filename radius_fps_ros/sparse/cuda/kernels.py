@@ -23,21 +23,28 @@ class GemmTile:
     columns: int
     warps_r: int
     warps_c: int
+    split: int
+    ring: int
     depth: int = 3
-    span: int = 1
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.warps_r * self.warps_c
+        return 32 * self.warps_r * self.warps_c * self.split
+
+    def span(self, log_pieces: int) -> int:
+        """Units of a stage for each group of warps: the ring turns a whole number of times in them."""
+        return max(1, self.ring // max(1, (1 << log_pieces) // 4))
 
     def shared_bytes(self, volume: int, log_pieces: int) -> int:
         """Dynamic shared memory of a block that convolves with ``volume`` kernel offsets."""
         pieces = 1 << log_pieces
         sharing, chunks = max(1, 4 // pieces), max(1, pieces // 4)
-        stages = 64 * self.depth * self.span * chunks * self.columns
-        listed = volume + (self.span + 3) * sharing
-        return stages + 4 * (volume + 1) * self.rows + 4 * listed + (volume + 1) * self.rows // 32
+        units = self.span(log_pieces) * self.split
+        stages = 64 * self.depth * units * chunks * self.columns
+        exchange = 4 * self.split * self.rows * self.columns if self.split > 1 else 0
+        listed = volume + (units + (self.ring // chunks + 2) * self.split) * sharing
+        return max(stages, exchange) + 4 * (volume + 1) * self.rows + 4 * listed + (volume + 1) * self.rows // 32
 
     def macros(self, half: bool, log_pieces: int, out_channels: int) -> dict[str, int]:
         """The macros that ``implicit_gemm.cu`` wants."""
@@ -49,18 +56,18 @@ class GemmTile:
             "COLS": self.columns,
             "WARPS_R": self.warps_r,
             "WARPS_C": self.warps_c,
+            "SPLIT": self.split,
+            "RING": self.ring,
             "DEPTH": self.depth,
-            "SPAN": self.span,
+            "SPAN": self.span(log_pieces),
         }
 
 
-# By output channels of a block. Large tiles read the weights less often, small ones fill the device when there are few
-# rows: the order is from small to large.
-GEMM_TILES: dict[int, tuple[GemmTile, ...]] = {
-    16: (GemmTile(64, 16, 4, 1, span=4),),
-    32: (GemmTile(64, 32, 2, 1, span=2),),
-    64: (GemmTile(64, 64, 2, 2),),
-    128: (GemmTile(32, 128, 1, 4), GemmTile(64, 128, 2, 4)),
+# By output channels of a block.
+GEMM_TILES = {
+    16: GemmTile(128, 16, 4, 1, split=2, ring=2),
+    32: GemmTile(128, 32, 4, 1, split=1, ring=2),
+    64: GemmTile(64, 64, 2, 2, split=2, ring=2),
 }
 # (log2 of the pieces of an input row, output channels) of the published network, in both types: the variants that are
 # compiled in tests. Others are compiled when they are first used.
@@ -82,9 +89,8 @@ KERNEL_IMPLICIT_GEMM = KernelFile(
     _PACKAGE,
     "implicit_gemm.cu",
     variants=tuple(
-        tuple(tile.macros(bool(half), pieces, out).items())
+        tuple(GEMM_TILES[min(out, max(GEMM_TILES))].macros(bool(half), pieces, out).items())
         for half, pieces, out in _NETWORK
-        for tile in GEMM_TILES[min(out, max(GEMM_TILES))]
     ),
 )
 KERNELS = (
@@ -153,26 +159,18 @@ def _function(kernel: KernelFile, name: str, macros: tuple[tuple[str, int], ...]
     return function
 
 
-@functools.cache
-def _limits(device: int) -> tuple[int, int]:
-    import cupy
-
-    attributes = cupy.cuda.Device(device).attributes
-    return attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
-
-
 def shared_limit() -> int:
     """Shared memory that a block may have on the current device, in bytes."""
     import cupy
 
-    return _limits(cupy.cuda.Device().id)[0]
+    return _shared_limit(cupy.cuda.Device().id)
 
 
-def multiprocessors() -> int:
-    """Multiprocessors of the current device."""
+@functools.cache
+def _shared_limit(device: int) -> int:
     import cupy
 
-    return _limits(cupy.cuda.Device().id)[1]
+    return int(cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
 
 
 def has_tensor_cores() -> bool:

@@ -38,7 +38,11 @@ class Plan:
 
         self.layers = tuple(layers)
         self.dtype = np.dtype(dtype)
-        self.algorithm = choose_algorithm(algo, max(layer.geometry.volume for layer in layers))
+        runs = {
+            choose_algorithm(algo, layer.geometry.volume, layer.in_channels, layer.out_channels, dtype)
+            for layer in layers
+        }
+        self.algorithm = "native" if "native" in runs else "implicit_gemm"
         self.levels = 1
         self.tables: list[Table] = []
         self.table_of: list[int] = []

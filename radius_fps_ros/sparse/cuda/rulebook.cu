@@ -41,10 +41,14 @@ struct Reach {
     int first, last;
 };
 
+__device__ __forceinline__ int divided(int value, int stride) {  // the usual strides without a division
+    return stride == 1 ? value : stride == 2 ? value >> 1 : value / stride;
+}
+
 __device__ __forceinline__ Reach reach(int position, int axis, const Geometry& g) {
     const int high = position + g.padding[axis], low = high - (g.kernel[axis] - 1) * g.dilation[axis];
     const int stride = g.stride[axis];
-    return {low <= 0 ? 0 : (low + stride - 1) / stride, min(high / stride, g.out_shape[axis] - 1)};
+    return {low <= 0 ? 0 : divided(low + stride - 1, stride), min(divided(high, stride), g.out_shape[axis] - 1)};
 }
 
 __device__ __forceinline__ bool reads(int out, int position, int axis, const Geometry& g) {
@@ -151,6 +155,7 @@ extern "C" __global__ void emit_outputs(const int4* __restrict__ sites, const Ke
     int total;
     int row = base + block_exclusive_sum(count_bits(bitmap, words), total);
     for (int w = words.x; w < words.y; ++w) {
+        if (bitmap[w] == 0) continue;
         const int y = tile.y + w / t.words, x = tile.x + w % t.words * 32;
         const Key key = line_key(tile.batch, tile.z, y, g.out_shape) + x;
         for (unsigned bits = bitmap[w]; bits && row < capacity; bits &= bits - 1, ++row) {

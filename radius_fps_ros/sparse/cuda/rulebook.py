@@ -18,6 +18,7 @@ NOT_FINITE = 4  # bit of the fault word, as in sites.cuh; the others all call fo
 TILE_GROUP = 256  # GROUP of rulebook.cu
 MAX_TILES = 2**20
 _TILE_WORDS = 8192  # 32 KiB of shared memory
+_TILE_THREADS = 128
 _WANTED_TILES = 1024  # as many as run at a time on a large device; more would only repeat the searches
 _TILING = np.dtype([(name, np.int32) for name in ("lines", "words", "groups", "chunks")])
 
@@ -82,6 +83,7 @@ def launch_count(source: SiteList, geometry: Any, tiling: Tiling, tile_counts: A
         "count_outputs",
         (tiling.tiles,),
         (*arguments, tile_counts, group_counts),
+        threads=_TILE_THREADS,
         shared=tiling.shared_bytes,
     )
 
@@ -103,6 +105,7 @@ def launch_emit(
         "emit_outputs",
         (tiling.tiles,),
         (*arguments, tile_counts, group_counts, target.sites, target.keys, target.limit, written, required),
+        threads=_TILE_THREADS,
         shared=tiling.shared_bytes,
     )
 

@@ -148,9 +148,9 @@ def test_one_key_for_two_geometries_is_refused():
 def test_an_algorithm_that_cannot_run_is_refused():
     from radius_fps_ros.sparse.cuda.convolve import choose_algorithm
 
-    with pytest.raises(InputError, match="2197 kernel offsets are too many"):
-        choose_algorithm("implicit_gemm", 13**3)
-    assert choose_algorithm("auto", 13**3) == "native"
+    with pytest.raises(InputError, match="2197 kernel offsets of 16 channels are too many"):
+        choose_algorithm("implicit_gemm", 13**3, 16, 16, "float32")
+    assert choose_algorithm("auto", 13**3, 16, 16, "float32") == "native"
 
 
 @pytest.mark.parametrize("shape", [(2, 2, 600_000), (3, 70, 9_000), (200, 3_000, 5_000), (2**19, 2**19, 2**20)])
