@@ -98,6 +98,7 @@ class Wavefront:
         self.lower, self.witness = floor.lower, np.full(3, np.nan)
         self.farthest = -1.0  # computed distance of the best candidate for the witness
         self.closed = 0.0  # largest computed bound of a closed triangle
+        self.least = unsearched(source, target, floor).upper  # least upper bound so far: a later one may be wider
         self.depth, self.triangles = 0, 0
         self.blocks: deque[Block] = deque()
         memory = available_bytes() // 2 if goal.memory_limit is None else goal.memory_limit
@@ -165,7 +166,9 @@ class Wavefront:
         if self.position < len(self.rank):
             bound = max(bound, self.group_bound[self.rank[self.position]])
         bound = max(self.closed, float(bound))
-        return max(self.floor.upper, self.lower, round_up(bound, error_bound(self.magnitude, self.depth)))
+        bound = round_up(bound, error_bound(self.magnitude, self.depth))
+        self.least = min(self.least, max(self.floor.upper, self.lower, bound))
+        return self.least
 
     def surviving(self) -> int:
         """Triangles still open."""
