@@ -45,7 +45,8 @@ def fill(encoded):
 def test_a_ros_message_becomes_another(message):
     ros = as_ros(message)
     cloud = decode_cloud(ros)
-    assert cloud.records.tobytes() == decode_cloud(message).records.tobytes()
+    # Not records.tobytes(): of spaced records that leaves in the padding whatever the memory held.
+    assert bytes(encode_cloud(cloud).data) == b"".join(point_bytes(message))
     picks = np.arange(len(cloud))[::-2]
     answer = fill(encode_subset(cloud, picks))
     assert answer.fields == ros.fields
@@ -65,7 +66,7 @@ def test_both_decoders_of_cdr_agree():
     serialization = pytest.importorskip("rclpy.serialization")
     message = as_ros(next(_valid_messages()))
     cdr = serialization.serialize_message(message)
-    assert decode_cloud(deserialize_cloud(cdr)).records.tobytes() == decode_cloud(message).records.tobytes()
+    assert bytes(encode_cloud(decode_cloud(deserialize_cloud(cdr))).data) == b"".join(point_bytes(message))
     assert POINT_CLOUD == "sensor_msgs/msg/PointCloud2"
 
 
