@@ -108,7 +108,7 @@ def input_width(channels: int, dtype: Any) -> int:
 
 def output_width(channels: int) -> int:
     """Channels per row that the implicit GEMM writes: a power of two, at least its smallest tile."""
-    return max(min(GEMM_TILES), 1 << (channels - 1).bit_length())
+    return max(16, 1 << (channels - 1).bit_length())
 
 
 def log_pieces(width: int, dtype: Any) -> int:
@@ -118,11 +118,11 @@ def log_pieces(width: int, dtype: Any) -> int:
 
 def fitting_tiles(width: int, volume: int, in_width: int, dtype: Any) -> list[GemmTile]:
     """Tiles for ``width`` output channels whose shared memory a block of this device may have, widest first."""
+    known = GEMM_TILES[int(np.dtype(dtype) == np.float16)]
     return [
         tile
-        for columns, tile in sorted(GEMM_TILES.items(), reverse=True)
-        if min(width, 32) <= columns <= width
-        and tile.shared_bytes(volume, log_pieces(in_width, dtype)) <= shared_limit()
+        for out, tile in sorted(known.items(), reverse=True)
+        if min(width, 32) <= out <= width and tile.shared_bytes(volume, log_pieces(in_width, dtype)) <= shared_limit()
     ]
 
 

@@ -63,12 +63,21 @@ class GemmTile:
         }
 
 
-# By output channels of a block.
-GEMM_TILES = {
-    16: GemmTile(128, 16, 4, 1, split=2, ring=2),
-    32: GemmTile(128, 32, 4, 1, split=1, ring=2),
-    64: GemmTile(64, 64, 2, 2, split=2, ring=2),
-}
+# The fastest of those tried on an H200 (benchmarks/NOTES.md), by type (float32, float16) and output channels.
+GEMM_TILES = (
+    {
+        16: GemmTile(128, 16, 4, 1, split=2, ring=2),
+        32: GemmTile(128, 32, 4, 1, split=1, ring=2),
+        64: GemmTile(64, 64, 2, 2, split=1, ring=2),
+        128: GemmTile(64, 64, 2, 2, split=1, ring=2, depth=2),
+    },
+    {
+        16: GemmTile(128, 16, 4, 1, split=1, ring=2),
+        32: GemmTile(128, 32, 4, 1, split=1, ring=2),
+        64: GemmTile(128, 64, 4, 2, split=1, ring=2),
+        128: GemmTile(64, 64, 2, 2, split=1, ring=4),
+    },
+)
 # (log2 of the pieces of an input row, output channels) of the published network, in both types: the variants that are
 # compiled in tests. Others are compiled when they are first used.
 _NETWORK = (
@@ -89,8 +98,7 @@ KERNEL_IMPLICIT_GEMM = KernelFile(
     _PACKAGE,
     "implicit_gemm.cu",
     variants=tuple(
-        tuple(GEMM_TILES[min(out, max(GEMM_TILES))].macros(bool(half), pieces, out).items())
-        for half, pieces, out in _NETWORK
+        tuple(GEMM_TILES[half][out].macros(bool(half), pieces, out).items()) for half, pieces, out in _NETWORK
     ),
 )
 KERNELS = (
@@ -141,14 +149,20 @@ def launch(
     **macros: int,
 ) -> None:
     """Launch ``name`` of ``kernel`` on the current stream; Python integers go as int32, ``None`` as a null pointer."""
+    function = find_function(kernel, name, shared=shared, **macros)
+    function(grid, (threads,), kernel_arguments(arguments), shared_mem=shared)
+
+
+def find_function(kernel: KernelFile, name: str, *, shared: int = 0, **macros: int) -> Any:
+    """The compiled function on the current device, allowed ``shared`` bytes of dynamic shared memory."""
     import cupy
 
-    function = _function(kernel, name, tuple(sorted(macros.items())), shared, cupy.cuda.Device().id)
-    converted = tuple(
-        np.int32(a) if type(a) is int else NULL if a is None else a  # CuPy would pass int64
-        for a in arguments
-    )
-    function(grid, (threads,), converted, shared_mem=shared)
+    return _function(kernel, name, tuple(sorted(macros.items())), shared, cupy.cuda.Device().id)
+
+
+def kernel_arguments(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Python integers as int32 (CuPy would pass int64) and ``None`` as a null pointer."""
+    return tuple(np.int32(a) if type(a) is int else NULL if a is None else a for a in arguments)
 
 
 @functools.cache

@@ -18,8 +18,8 @@ NOT_FINITE = 4  # bit of the fault word, as in sites.cuh; the others all call fo
 TILE_GROUP = 256  # GROUP of rulebook.cu
 MAX_TILES = 2**20
 _TILE_WORDS = 8192  # 32 KiB of shared memory
-_TILE_THREADS = 128
-_WANTED_TILES = 1024  # as many as run at a time on a large device; more would only repeat the searches
+_TILE_THREADS = 256
+_WANTED_TILES = 2048  # more repeat the searches, fewer leave the densest tile to work alone
 _TILING = np.dtype([(name, np.int32) for name in ("lines", "words", "groups", "chunks")])
 
 

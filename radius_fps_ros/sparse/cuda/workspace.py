@@ -9,7 +9,7 @@ import numpy as np
 
 from ..geometry import Triple
 from .convolve import PairLists, fitting_tiles, launch_implicit_gemm, launch_native
-from .kernels import KERNEL_FRAME, THREADS, blocks, geometry_argument, launch
+from .kernels import KERNEL_FRAME, THREADS, blocks, find_function, geometry_argument, kernel_arguments
 from .plan import Plan
 from .rulebook import TILE_GROUP, SiteList, launch_count, launch_emit, launch_neighbours
 
@@ -50,10 +50,10 @@ class Workspace:
         self._required = [self._status[1 + levels + level :][:1] for level in range(levels)]
         groups = {level: -(-tiling.tiles // TILE_GROUP) for level, tiling in self._tilings.items()}
         self._all_group_counts = self._empty(sum(groups.values()), np.int32)
-        self._group_counts, first = {}, 0
+        self._group_counts, start = {}, 0
         for level, size in groups.items():
-            self._group_counts[level] = self._all_group_counts[first : first + size]
-            first += size
+            self._group_counts[level] = self._all_group_counts[start : start + size]
+            start += size
         self._tile_counts = {level: self._empty(tiling.tiles, np.int32) for level, tiling in self._tilings.items()}
         self.sites = [
             SiteList(
@@ -75,7 +75,21 @@ class Workspace:
         self._pinned = cupy.cuda.alloc_pinned_memory(self._status.nbytes)
         self._host_status = np.frombuffer(self._pinned, dtype=np.int32, count=self._status.size)
         self._plan_copies()
-        self._space = geometry_argument(shape)
+        half = int(plan.dtype == np.float16)
+        self._load_frame = [find_function(KERNEL_FRAME, "load_frame", HALF_IN=i, HALF_OUT=half) for i in (0, 1)]
+        self._store_results = find_function(KERNEL_FRAME, "store_results", HALF_IN=0, HALF_OUT=half)
+        first = self.sites[0]
+        self._load_arguments = kernel_arguments(
+            (
+                geometry_argument(shape),
+                first.sites,
+                first.keys,
+                self._input,
+                plan.input_width,
+                first.count,
+                self._status,
+            )
+        )
         self._graph = self.capture()
 
     def _empty(self, shape: Any, dtype: Any) -> Any:
@@ -198,28 +212,10 @@ class Workspace:
         import cupy
 
         self._status.data.memset_async(0, self._status.nbytes, cupy.cuda.get_current_stream())
-        level = self.sites[0]
         n, channels = features.shape
-        launch(
-            KERNEL_FRAME,
-            "load_frame",
-            (blocks(n * self.plan.input_width),),
-            (
-                indices,
-                features,
-                n,
-                channels,
-                self._space,
-                level.sites,
-                level.keys,
-                self._input,
-                self.plan.input_width,
-                level.count,
-                self._status,
-            ),
-            HALF_IN=int(features.dtype == np.float16),
-            HALF_OUT=int(self.plan.dtype == np.float16),
-        )
+        grid = (blocks(n * self.plan.input_width),)
+        arguments = (indices, features, np.int32(n), np.int32(channels), *self._load_arguments)
+        self._load_frame[features.dtype == np.float16](grid, (THREADS,), arguments)
 
     def _plan_copies(self) -> None:
         """Lay out the results of a pass, features and sites, in one allocation."""
@@ -252,7 +248,7 @@ class Workspace:
         for relative, grid in self._copies:
             argument = relative.copy()
             argument["to"] += np.uint64(arena.data.ptr)
-            launch(KERNEL_FRAME, "store_results", grid, (argument,), HALF_IN=0, HALF_OUT=0)
+            self._store_results(grid, (THREADS,), (argument,))
         return {
             key: arena[self._places[key] :][: buffer.nbytes].view(buffer.dtype).reshape(buffer.shape)
             for key, buffer in self._results.items()
