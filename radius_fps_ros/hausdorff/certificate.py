@@ -172,7 +172,7 @@ def _reverse(directed: Directed, source: PreparedMesh, target: PreparedMesh, goa
     floor = Interval(forward.lower, forward.upper)
     if forward.status is Status.PROVEN_ABOVE:
         return replace(unsearched(target, source, floor), status=forward.status)
-    if forward.status in (Status.CONVERGED, Status.PROVEN_BELOW):
+    if forward.status in (Status.CONVERGED, Status.PROVEN_BELOW, Status.PRECISION_LIMIT):
         return directed(target, source, goal, floor)
     reverse = unsearched(target, source, floor)
     return replace(reverse, status=goal.verdict(reverse.lower, reverse.upper) or forward.status)

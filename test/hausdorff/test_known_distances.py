@@ -107,3 +107,17 @@ def test_float64_limits_how_far_the_interval_closes(backend):
     assert c.status is Status.PRECISION_LIMIT
     assert c.lower == 0
     assert c.upper < 1e-13
+
+
+def test_a_speck_against_a_large_mesh(backend):
+    """The tolerance is a part of the speck's size, below what the large mesh's coordinates can hold."""
+    speck, large = shapes.moved(UNIT, scale=1e-9), shapes.moved(shapes.tetrahedron(), scale=1e6)
+    distances = [
+        certify_hausdorff(*pair, absolute_tolerance=1.0, backend=backend) for pair in ((speck, large), (large, speck))
+    ]
+    for symmetric in (False, True):
+        c = certify_hausdorff(speck, large, symmetric=symmetric, backend=backend)
+        assert c.status is Status.PRECISION_LIMIT
+        assert c.upper - c.lower < 1e-6
+        assert c.lower <= distances[symmetric].upper
+        assert c.upper >= distances[symmetric].lower
