@@ -79,22 +79,45 @@ struct Cloud {
     }
 };
 
-__shared__ Board board;
-__shared__ float4 samples[BOARD];  // the last round's
-__shared__ u32 sample_count;
-// Tiles to visit, each with the warp that has queued its group, and the samples near that group. By parity of the turn: one
-// warp may queue while another still visits.
-__shared__ u32 queue[2][THREADS], queued[3];
-__shared__ unsigned short near_samples[2][WARPS][NEAR], near_count[2][WARPS];
-__shared__ u32 offered, blocked;       // by this block
-__shared__ u32 totals;                 // candidates and, in the upper half, blockers of all blocks
-__shared__ u32 most_candidates;        // of one block
-__shared__ bool overflow;
-__shared__ Rank top;  // of all points
-__shared__ unsigned short first_candidate[MOST_BLOCKS], candidate_count[MOST_BLOCKS];  // on the board, by block
-__shared__ unsigned short source[BOARD];  // of what belongs here on the board: its slot in `offers`, by OFFERS a block
-__shared__ u32 unsafe[SHARES];            // of the candidates that this block tests
-__shared__ Rank warp_tops[WARPS];
+// What the blocks tell of themselves, added up.
+struct Tally {
+    u32 counts;           // candidates and, in the upper half, blockers
+    u32 most_candidates;  // of one block
+    u32 too_many;         // not 0 when a block had more offers than room
+    Rank top;             // of all points
+
+    __device__ u32 candidates() const { return counts & 0xffff; }
+    __device__ u32 entries() const { return candidates() + (counts >> 16); }
+    // Where entry i, counted through candidates and blockers, is on the board.
+    __device__ u32 place(u32 i) const { return i < candidates() ? i : BOARD - 1 - (i - candidates()); }
+};
+
+// What the threads of a block share.
+struct State {
+    Board board;
+    float4 samples[BOARD];  // of the last round
+    u32 sample_count;
+    // Tiles to visit, each with the warp that has queued its group, and the samples near that group. By parity of the turn:
+    // one warp may queue while another still visits.
+    u32 queue[2][THREADS], queued[3];
+    unsigned short near_samples[2][WARPS][NEAR], near_count[2][WARPS];
+    u32 offered, blocked;  // by this block
+    Rank warp_tops[WARPS];
+    Tally tallies[MOST_BLOCKS / 32];
+    unsigned short first_candidate[MOST_BLOCKS], candidate_count[MOST_BLOCKS], first_blocker[MOST_BLOCKS];  // by block
+    unsigned short source[BOARD];  // of a candidate: its slot in `offers`
+    u32 unsafe[SHARES];            // of the candidates that this block tests
+
+    __device__ Point sample(u32 i) const { return {samples[i].x, samples[i].y, samples[i].z}; }
+};
+
+// The same object by an address that the compiler cannot see through. Otherwise, on devices with clusters, it looks up the
+// block's place in its cluster again for nearly every access, which takes a fifth of a round.
+__device__ __forceinline__ State& opaque(State& shared) {
+    u32 address = (u32)__cvta_generic_to_shared(&shared);
+    asm volatile("" : "+r"(address));
+    return *(State*)__cvta_shared_to_generic(address);
+}
 
 __device__ __forceinline__ Letter letter_of(Point p) {
     return {__float_as_uint(p.x), __float_as_uint(p.y), __float_as_uint(p.z)};
@@ -125,26 +148,22 @@ __device__ __forceinline__ Rank quiet_top(Key key, Rank threshold) {
     return key ? min(top_rank(key), threshold) : 0;
 }
 
-__device__ __forceinline__ Point sample_at(u32 i) {
-    const float4 s = samples[i];
-    return {s.x, s.y, s.z};
-}
-
 // Lists the samples that can reach the group. Returns how many there are; no more than NEAR of them are listed.
-__device__ u32 list_near_samples(const Box& group_box, Key largest, unsigned short* list) {
+__device__ u32 list_near_samples(const State& s, const Box& group_box, Key largest, unsigned short* list) {
     constexpr int BATCH = 4;  // tests side by side hide each other's latency
     const u32 lane = lane_id();
     u32 count = 0;
-    for (u32 first = 0; first < sample_count; first += 32 * BATCH) {
+    for (u32 first = 0; first < s.sample_count; first += 32 * BATCH) {
         u32 near[BATCH];
 #pragma unroll
         for (int k = 0; k < BATCH; ++k) {
             const u32 i = first + 32 * k + lane;
-            const bool valid = i < sample_count;
-            near[k] = __ballot_sync(ALL, valid && squared_distance(sample_at(valid ? i : 0), group_box) < largest);
+            const bool valid = i < s.sample_count;
+            near[k] = __ballot_sync(ALL, valid && squared_distance(s.sample(valid ? i : 0), group_box) < largest);
         }
 #pragma unroll
         for (int k = 0; k < BATCH; ++k) {
+            if (near[k] == 0) continue;
             const u32 place = count + __popc(near[k] & ((1u << lane) - 1));
             if (near[k] >> lane & 1 && place < NEAR) list[place] = first + 32 * k + lane;
             count += __popc(near[k]);
@@ -156,32 +175,32 @@ __device__ u32 list_near_samples(const Box& group_box, Key largest, unsigned sho
 
 // Queues those of a group's tiles that a sample can reach or that have a candidate. Returns a bound of the ranks in the
 // others.
-__device__ Rank queue_tiles(const Cloud& cloud, u32 group, Rank threshold, u32 turn) {
+__device__ Rank queue_tiles(State& s, const Cloud& cloud, u32 group, Rank threshold, u32 turn) {
     const u32 lane = lane_id(), warp = threadIdx.x / 32, tile = group * cloud.group_tiles + lane;
     const bool valid = group < cloud.groups && lane < cloud.group_tiles && tile < cloud.tiles;
     const Box box = valid ? cloud.tile_box(tile) : empty_box();
     const Key key = valid ? cloud.tile_keys[tile] : 0;
     bool visit = key && key >= rank_key(threshold);
     if (group < cloud.groups) {
-        unsigned short* list = near_samples[turn % 2][warp];
-        const u32 count = list_near_samples(cloud.group_box(group), warp_max(key), list);
-        if (lane == 0) near_count[turn % 2][warp] = count;
+        unsigned short* list = s.near_samples[turn % 2][warp];
+        const u32 count = list_near_samples(s, cloud.group_box(group), warp_max(key), list);
+        if (lane == 0) s.near_count[turn % 2][warp] = count;
         if (cloud.group_tiles == 1 || count > NEAR)
             visit |= key && count;
         else
 #pragma unroll 4
-            for (u32 i = 0; i < count; ++i) visit |= squared_distance(sample_at(list[i]), box) < key;
+            for (u32 i = 0; i < count; ++i) visit |= squared_distance(s.sample(list[i]), box) < key;
     }
     const u32 all = __ballot_sync(ALL, visit);
     u32 place = 0;
-    if (lane == 0 && all) place = atomicAdd(&queued[turn % 3], __popc(all));
+    if (lane == 0 && all) place = atomicAdd(&s.queued[turn % 3], __popc(all));
     place = __shfl_sync(ALL, place, 0) + __popc(all & ((1u << lane) - 1));
-    if (visit) queue[turn % 2][place] = tile * WARPS + warp;
+    if (visit) s.queue[turn % 2][place] = tile * WARPS + warp;
     return visit ? 0 : quiet_top(key, threshold);
 }
 
 // Offers the tile's points that rank above the threshold. Returns the highest rank, 0 if none is above it.
-__device__ Rank offer(Point p, Rank rank, Rank threshold, Offer* offers, u32 round) {
+__device__ Rank offer(State& s, Point p, Rank rank, Rank threshold, Offer* offers, u32 round) {
     const u32 lane = lane_id();
     const bool above = rank > threshold;
     const u32 all = __ballot_sync(ALL, above);
@@ -191,7 +210,7 @@ __device__ Rank offer(Point p, Rank rank, Rank threshold, Offer* offers, u32 rou
     const bool candidate = singly ? above : rank == best;
     const u32 chosen = __ballot_sync(ALL, candidate);
     u32 slot = 0;
-    if (lane == 0) slot = atomicAdd(&offered, __popc(chosen));
+    if (lane == 0) slot = atomicAdd(&s.offered, __popc(chosen));
     slot = __shfl_sync(ALL, slot, 0) + __popc(chosen & ((1u << lane) - 1));
     if (candidate && slot < OFFERS) {
         send(&offers[slot].low, round, letter_of(p));
@@ -202,7 +221,7 @@ __device__ Rank offer(Point p, Rank rank, Rank threshold, Offer* offers, u32 rou
         const Box box = warp_union(rest ? box_of(p) : empty_box());
         const Rank second = warp_max(rest ? rank : 0);
         if (lane == 0) {
-            slot = atomicAdd(&blocked, 1u);
+            slot = atomicAdd(&s.blocked, 1u);
             if (slot < OFFERS) {
                 Offer& blocker = offers[OFFERS - 1 - slot];
                 send(&blocker.low, round, letter_of(box.low));
@@ -234,22 +253,23 @@ struct Tile {
 
 // Lowers the tile's keys by the samples and offers its candidates. Returns a bound of its ranks: the highest one if that is
 // above the threshold.
-__device__ Rank visit_tile(const Cloud& cloud, Tile& tile, Rank threshold, u32 turn, Offer* offers, u32 round,
+__device__ Rank visit_tile(State& s, const Cloud& cloud, Tile& tile, Rank threshold, u32 turn, Offer* offers, u32 round,
                            u64& updates) {
     const u32 lane = lane_id();
-    const unsigned short* list = near_samples[turn % 2][tile.warp];
-    const bool listed = near_count[turn % 2][tile.warp] <= NEAR;
-    const u32 count = listed ? near_count[turn % 2][tile.warp] : sample_count;
+    const unsigned short* list = s.near_samples[turn % 2][tile.warp];
+    const u32 near = s.near_count[turn % 2][tile.warp];
+    const bool listed = near <= NEAR;
+    const u32 count = listed ? near : s.sample_count;
     u32 hits = 0;
     for (u32 first = 0; first < count; first += 32) {
         const bool valid = first + lane < count;
         const u32 place = valid ? first + lane : 0, i = listed ? list[place] : place;
-        u32 left = __ballot_sync(ALL, valid && squared_distance(sample_at(i), tile.box) < tile.largest);
+        u32 left = __ballot_sync(ALL, valid && squared_distance(s.sample(i), tile.box) < tile.largest);
         hits += __popc(left);
         while (left) {  // two at a time, for their latency
             const int a = pop_bit(left), b = left ? pop_bit(left) : a;
-            const Key key_a = squared_distance(tile.point, sample_at(__shfl_sync(ALL, i, a)));
-            const Key key_b = squared_distance(tile.point, sample_at(__shfl_sync(ALL, i, b)));
+            const Key key_a = squared_distance(tile.point, s.sample(__shfl_sync(ALL, i, a)));
+            const Key key_b = squared_distance(tile.point, s.sample(__shfl_sync(ALL, i, b)));
             tile.key = min(tile.key, min(key_a, key_b));
         }
     }
@@ -262,20 +282,20 @@ __device__ Rank visit_tile(const Cloud& cloud, Tile& tile, Rank threshold, u32 t
     }
     Rank best = 0;
     if (tile.largest && tile.largest >= rank_key(threshold))
-        best = offer(tile.point, make_rank(tile.key, cloud.row(place)), threshold, offers, round);
+        best = offer(s, tile.point, make_rank(tile.key, cloud.row(place)), threshold, offers, round);
     return best ? best : quiet_top(tile.largest, threshold);
 }
 
 // Updates the block's tiles and offers their candidates. Returns a bound of the ranks of the points that this warp has seen:
 // the highest one if that is above the threshold. `turn` counts on from call to call.
-__device__ Rank sweep(const Cloud& cloud, Rank threshold, Offer* offers, u32 round, u32& turn, u64& updates) {
+__device__ Rank sweep(State& s, const Cloud& cloud, Rank threshold, Offer* offers, u32 round, u32& turn, u64& updates) {
     Rank quiet = 0, seen = 0;
     for (u32 pass = 0; pass * WARPS * gridDim.x < cloud.groups; ++pass, ++turn) {
-        quiet = max(quiet, queue_tiles(cloud, group_of(pass), threshold, turn));
-        if (threadIdx.x == 0) queued[(turn + 1) % 3] = 0;
+        quiet = max(quiet, queue_tiles(s, cloud, group_of(pass), threshold, turn));
+        if (threadIdx.x == 0) s.queued[(turn + 1) % 3] = 0;
         __syncthreads();
-        const u32 count = queued[turn % 3];
-        const u32* items = queue[turn % 2];
+        const u32 count = s.queued[turn % 3];
+        const u32* items = s.queue[turn % 2];
         u32 next = threadIdx.x / 32;
         Tile tile, fetched;
         if (next < count) fetched.load(cloud, items[next]);
@@ -283,7 +303,7 @@ __device__ Rank sweep(const Cloud& cloud, Rank threshold, Offer* offers, u32 rou
             tile = fetched;
             next += WARPS;
             if (next < count) fetched.load(cloud, items[next]);  // arrives while this one is worked on
-            seen = max(seen, visit_tile(cloud, tile, threshold, turn, offers, round, updates));
+            seen = max(seen, visit_tile(s, cloud, tile, threshold, turn, offers, round, updates));
         }
     }
     return max(warp_max(quiet), seen);
@@ -298,69 +318,78 @@ __device__ __forceinline__ u32 warp_scan(u32 v) {
     return v;
 }
 
-// Tells the other blocks how much this one offers, and learns the same of them: `totals`, `overflow` and `top` are then those
-// of all blocks.
-__device__ void exchange_counts(Rank highest, uint4* count_mail, u32 round) {
+// Tells the other blocks how much this one offers, and learns the same of them. `highest` is of this warp's points.
+__device__ Tally exchange_counts(State& s, Rank highest, uint4* count_mail, u32 round) {
     constexpr u32 TOO_MANY = 1u << 31;
-    const u32 t = threadIdx.x;
+    const u32 t = threadIdx.x, lane = lane_id(), warp = t / 32, readers = (gridDim.x + 31) / 32;
     count_mail += round % 2 * gridDim.x;  // a block may be a round ahead
-    if (lane_id() == 0) warp_tops[t / 32] = highest;
+    if (lane == 0) s.warp_tops[warp] = highest;
     __syncthreads();
-    if (t < 32) {
-        highest = warp_max(t < WARPS ? warp_tops[t] : 0);
-        if (t == 0) {
-            const u32 counts = min(offered, OFFERS) | min(blocked, OFFERS) << 16;
-            const u32 flag = offered + blocked > OFFERS ? TOO_MANY : 0;
+    if (warp == 0) {
+        highest = warp_max(lane < WARPS ? s.warp_tops[lane] : 0);
+        if (lane == 0) {
+            const u32 counts = min(s.offered, OFFERS) | min(s.blocked, OFFERS) << 16;
+            const u32 flag = s.offered + s.blocked > OFFERS ? TOO_MANY : 0;
             send(&count_mail[blockIdx.x], round, {counts | flag, rank_key(highest), (u32)highest});
-            offered = blocked = sample_count = 0;
+            s.offered = s.blocked = s.sample_count = 0;
         }
     }
-    if (t < (gridDim.x + 31) / 32 * 32) {
+    u32 mine = 0, scan = 0;
+    if (warp < readers) {
         Letter letter = {0, 0, 0};
         if (t < gridDim.x) letter = receive(&count_mail[t], round);
-        if (letter.a & TOO_MANY) overflow = true;
-        const u32 mine = letter.a & ~TOO_MANY, scan = warp_scan(mine);
-        u32 before = 0;
-        if (lane_id() == 31) before = atomicAdd(&totals, scan);
-        before = __shfl_sync(ALL, before, 31) + scan - mine;
-        const u32 n = mine & 0xffff, m = mine >> 16, front = before & 0xffff, back = before >> 16;
-        if (t < gridDim.x) {
-            first_candidate[t] = front;
-            candidate_count[t] = n;
-            if (front + n <= BOARD && back + m <= BOARD) {
-                for (u32 i = 0; i < n; ++i) source[front + i] = t * OFFERS + i;
-                for (u32 i = 0; i < m; ++i) source[BOARD - 1 - (back + i)] = t * OFFERS + OFFERS - 1 - i;
-            }
-        }
-        const u32 most = warp_max(n);
+        mine = letter.a & ~TOO_MANY;
+        scan = warp_scan(mine);
+        const u32 most = warp_max(mine & 0xffff), too_many = __ballot_sync(ALL, letter.a & TOO_MANY);
         highest = warp_max((Rank)letter.b << 32 | letter.c);
-        if (lane_id() == 0) {
-            atomicMax(&most_candidates, most);
-            atomicMax(&top, highest);
-        }
+        if (lane == 31) s.tallies[warp] = {scan, most, too_many, highest};
     }
     __syncthreads();
+    Tally all = {0, 0, 0, 0};
+    u32 before = 0;
+    for (u32 w = 0; w < readers; ++w) {
+        const Tally& part = s.tallies[w];
+        if (w < warp) before += part.counts;
+        all = {all.counts + part.counts, max(all.most_candidates, part.most_candidates), all.too_many | part.too_many,
+               max(all.top, part.top)};
+    }
+    if (t < gridDim.x) {
+        before += scan - mine;
+        s.first_candidate[t] = before & 0xffff;
+        s.candidate_count[t] = mine & 0xffff;
+        s.first_blocker[t] = before >> 16;
+    }
+    __syncthreads();
+    return all;
 }
 
-// Places on the board, counted through candidates and blockers.
-struct Entries {
-    u32 candidates, all;
-    __device__ Entries() : candidates(totals & 0xffff), all(candidates + (totals >> 16)) {}
-    __device__ u32 place(u32 i) const { return i < candidates ? i : BOARD - 1 - (i - candidates); }
-};
+// The block that item i came from; `first` tells each block's first item.
+__device__ u32 find_block(const unsigned short* first, u32 i) {
+    u32 low = 0, high = gridDim.x;  // it is one of low to high - 1
+    while (high - low > 1) {
+        const u32 middle = (low + high) / 2;
+        (first[middle] <= i ? low : high) = middle;
+    }
+    return low;
+}
 
-__device__ void read_offers(const Entries& entries, const Offer* offers, u32 round) {
-    for (u32 i = threadIdx.x; i < entries.all; i += THREADS) {
-        const u32 place = entries.place(i);
-        const Offer& offer = offers[source[place]];
+__device__ void read_offers(State& s, const Tally& tally, const Offer* offers, u32 round) {
+    for (u32 i = threadIdx.x; i < tally.entries(); i += THREADS) {
+        const bool candidate = i < tally.candidates();
+        const u32 k = candidate ? i : i - tally.candidates();
+        const unsigned short* first = candidate ? s.first_candidate : s.first_blocker;
+        const u32 block = find_block(first, k), slot = k - first[block];
+        const u32 source = block * OFFERS + (candidate ? slot : OFFERS - 1 - slot);
+        if (candidate) s.source[i] = source;
+        const Offer& offer = offers[source];
         Letter rank, low;
         bool complete;
         do {
             complete = try_receive(&offer.rank, round, rank);
             complete &= try_receive(&offer.low, round, low);
         } while (!complete);
-        const Letter high = i < entries.candidates ? low : receive(&offer.high, round);
-        board.put(place, {point_of(low), point_of(high)}, (Rank)rank.a << 32 | rank.b);
+        const Letter high = candidate ? low : receive(&offer.high, round);
+        s.board.put(tally.place(i), {point_of(low), point_of(high)}, (Rank)rank.a << 32 | rank.b);
     }
     __syncthreads();
 }
@@ -368,74 +397,73 @@ __device__ void read_offers(const Entries& entries, const Offer* offers, u32 rou
 // Candidates are tested in shares: share k of block b by block b + k, so that a block with many has help.
 struct Share {
     u32 block, first, count;
-    __device__ Share(u32 k) {
-        block = (blockIdx.x + SHARES * gridDim.x - k) % gridDim.x;
-        const u32 all = candidate_count[block];
-        first = first_candidate[block] + k * SHARE;
+    __device__ Share(const State& s, u32 k) {
+        int b = (int)blockIdx.x - (int)k;
+        while (b < 0) b += gridDim.x;
+        block = b;
+        const u32 all = s.candidate_count[block];
+        first = s.first_candidate[block] + k * SHARE;
         count = all > k * SHARE ? min(all - k * SHARE, SHARE) : 0;
     }
 };
 
 // Marks those candidates of this block's shares that would lower a point ahead of them, and tells all blocks.
-__device__ void test_candidates(const Entries& entries, u64* sample_mail, u32 round) {
-    const u32 t = threadIdx.x, shares = (most_candidates + SHARE - 1) / SHARE;
-    for (u32 first = t & ~31u; first < entries.all; first += THREADS) {
-        const u32 i = first + lane_id();
-        const bool valid = i < entries.all;
-        const u32 place = valid ? entries.place(i) : 0;
-        const Box box = board.box(place);
-        const Rank rank = valid ? board.rank[place] : 0;
-        const Key key = rank_key(rank);
-        for (u32 k = 0; k < shares; ++k) {
-            const Share share(k);
-            if (share.count == 0) continue;
-            u32 lowers = 0;
+__device__ void test_candidates(State& s, const Tally& tally, u64* sample_mail, u32 round) {
+    const u32 lane = lane_id(), warp = threadIdx.x / 32;
+    const Share own(s, lane);  // each lane knows one, SHARES of them
+    const u32 shares = __ballot_sync(ALL, own.count > 0);
+    // Warps work side by side on pieces of the board, and on several shares where the board is short.
+    const u32 pieces = (tally.entries() + 31) / 32, teams = max(WARPS / pieces, 1u), team = warp / min(pieces, (u32)WARPS);
+    if (team < teams)
+        for (u32 piece = warp % min(pieces, (u32)WARPS); piece < pieces; piece += WARPS) {
+            const u32 i = piece * 32 + lane;
+            const bool valid = i < tally.entries();
+            const u32 place = valid ? tally.place(i) : 0;
+            const Box box = s.board.box(place);
+            const Rank rank = valid ? s.board.rank[place] : 0;
+            const Key key = rank_key(rank);
+            u32 left = shares;
+            for (u32 turn = 0; left; ++turn) {
+                const int k = pop_bit(left);
+                if (turn % teams != team) continue;
+                const u32 first = __shfl_sync(ALL, own.first, k), count = __shfl_sync(ALL, own.count, k);
+                u32 lowers = 0;
 #pragma unroll
-            for (u32 c = 0; c < SHARE; ++c) {
-                const u32 candidate = c < share.count ? share.first + c : share.first;
-                lowers |= (rank > board.rank[candidate] && squared_distance(board.point(candidate), box) < key) << c;
+                for (u32 c = 0; c < SHARE; ++c) {
+                    const u32 candidate = c < count ? first + c : first;
+                    lowers |= (rank > s.board.rank[candidate] && squared_distance(s.board.point(candidate), box) < key) << c;
+                }
+                lowers = warp_or(lowers);
+                if (lane == 0 && lowers) atomicOr(&s.unsafe[k], lowers);
             }
-            lowers = warp_or(lowers);
-            if (lane_id() == 0 && lowers) atomicOr(&unsafe[k], lowers);
         }
-    }
     __syncthreads();
-    if (t < shares) {
-        const Share share(t);
-        const u32 all = (1u << share.count) - 1;
-        if (share.count) send(&sample_mail[share.block * SHARES + t], round, all & ~unsafe[t]);
-        unsafe[t] = 0;
+    if (warp == 0 && own.count) {
+        send(&sample_mail[own.block * SHARES + lane], round, ((1u << own.count) - 1) & ~s.unsafe[lane]);
+        s.unsafe[lane] = 0;
     }
 }
 
 // Learns which candidates are samples, and puts those on record.
-__device__ void receive_samples(const Entries& entries, const u64* sample_mail, u32 round, Rank* drawn) {
-    for (u32 first = threadIdx.x & ~31u; first < entries.candidates; first += THREADS) {
+__device__ void receive_samples(State& s, const Tally& tally, const u64* sample_mail, u32 round, Rank* drawn) {
+    for (u32 first = threadIdx.x & ~31u; first < tally.candidates(); first += THREADS) {
         const u32 i = first + lane_id();
         bool safe = false;
-        if (i < entries.candidates) {
-            const u32 block = source[i] / OFFERS, slot = source[i] % OFFERS;
+        if (i < tally.candidates()) {
+            const u32 block = s.source[i] / OFFERS, slot = s.source[i] % OFFERS;
             safe = receive(&sample_mail[block * SHARES + slot / SHARE], round) >> slot % SHARE & 1;
         }
         const u32 all = __ballot_sync(ALL, safe);
         u32 place = 0;
-        if (lane_id() == 0) place = atomicAdd(&sample_count, __popc(all));
+        if (lane_id() == 0) place = atomicAdd(&s.sample_count, __popc(all));
         place = __shfl_sync(ALL, place, 0) + __popc(all & ((1u << lane_id()) - 1));
         if (safe) {
-            const Point p = board.point(i);
-            samples[place] = make_float4(p.x, p.y, p.z, 0.0f);
-            if (blockIdx.x == 0) drawn[place] = board.rank[i];
+            const Point p = s.board.point(i);
+            s.samples[place] = make_float4(p.x, p.y, p.z, 0.0f);
+            if (blockIdx.x == 0) drawn[place] = s.board.rank[i];
         }
     }
     __syncthreads();
-}
-
-__device__ void reset_totals() {
-    if (threadIdx.x == 0) {
-        totals = most_candidates = 0;
-        overflow = false;
-        top = 0;
-    }
 }
 
 // Never 0, and never so large that sums of steps overflow.
@@ -496,15 +524,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const Cloud cloud = {xyz,   xyz + stride, xyz + 2 * stride, keys,   items,      boxes,
                          tile_keys, tiles,    group_boxes,      groups, group_tiles};
     Offer* const own_offers = offers + blockIdx.x * OFFERS;
+    __shared__ State state;
+    State& s = opaque(state);
 
     find_group_boxes(cloud);
-    reset_totals();
-    if (threadIdx.x < SHARES) unsafe[threadIdx.x] = 0;
+    if (threadIdx.x < SHARES) s.unsafe[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
         const Point p = load_point(points, start);
-        samples[0] = make_float4(p.x, p.y, p.z, 0.0f);
-        sample_count = 1;
-        queued[0] = offered = blocked = 0;
+        s.samples[0] = make_float4(p.x, p.y, p.z, 0.0f);
+        s.sample_count = 1;
+        s.queued[0] = s.offered = s.blocked = 0;
         if (blockIdx.x == 0) indices[0] = start;
     }
     __syncthreads();
@@ -518,10 +547,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     u32 closed = 0, settled = 0;  // leading rounds that no later sample can precede, and their samples
     while (true) {
         ++round;
-        exchange_counts(sweep(cloud, threshold, own_offers, round, turn, updates), count_mail, round);
-        highest = top;
-        const Entries entries;
-        const bool too_many = overflow || entries.all > BOARD;
+        const Rank seen = sweep(s, cloud, threshold, own_offers, round, turn, updates);
+        const Tally tally = exchange_counts(s, seen, count_mail, round);
+        const u32 entries = tally.entries();
+        const bool too_many = tally.too_many || entries > BOARD;
+        highest = tally.top;
         if (rank_key(highest) == 0) break;
         bool hold = false;  // draw what is above the threshold before it descends
         if (total + 1 >= n_samples || total - settled > PENDING) {
@@ -531,23 +561,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (total + 1 >= n_samples && settled + count_above(drawn, settled, total, highest) + 1 >= n_samples) break;
             hold = total + 1 >= n_samples || total - settled > PENDING;
         }
-        if (entries.all == 0 || too_many) {
-            step = too_many ? scaled(highest - threshold, fminf(TARGET / 2.0f / entries.all, 0.5f)) : max(step, ONE_KEY);
+        if (entries == 0 || too_many) {
+            step = too_many ? scaled(highest - threshold, fminf(TARGET / 2.0f / entries, 0.5f)) : max(step, ONE_KEY);
             threshold = highest > top_rank(0) + step ? highest - step : top_rank(0);
-            __syncthreads();  // all have read what is reset
-            reset_totals();
             continue;
         }
-        read_offers(entries, offers, round);
-        test_candidates(entries, sample_mail, round);
-        receive_samples(entries, sample_mail, round, drawn + total);
-        reset_totals();
-        const u32 drew = sample_count;
+        read_offers(s, tally, offers, round);
+        test_candidates(s, tally, sample_mail, round);
+        receive_samples(s, tally, sample_mail, round, drawn + total);
+        const u32 drew = s.sample_count;
         floor = min(floor, threshold);
         if (blockIdx.x == 0 && threadIdx.x == 0) history[rounds] = {highest, floor, total + drew, 0};
         total += drew;
         ++rounds;
-        step = scaled(step, fminf((float)TARGET / entries.all, 2.0f));
+        step = scaled(step, fminf((float)TARGET / entries, 2.0f));
         if (!hold) threshold = threshold > top_rank(0) + step ? threshold - step : top_rank(0);
     }
 

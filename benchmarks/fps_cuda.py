@@ -1,0 +1,185 @@
+"""Farthest point sampling on a CUDA device: every method on every cloud, in one run, held against the CPU.
+
+python benchmarks/fps_cuda.py
+
+Times are medians between device events around the calls, after warm-up, launches from Python included; `graph` is the
+same work replayed from a CUDA graph. Writes results/fps_cuda.json and a readable results/fps_cuda.md beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import cupy
+import numpy as np
+from machine import machine, write_results
+
+from radius_fps_ros.clouds.synthetic import room_scan, street_scan
+from radius_fps_ros.sampling import Sampler
+from radius_fps_ros.sampling.cuda import CudaEngine, device_bytes, read_output
+
+SLOW_MS = 100  # a call that takes longer is timed three times, not `runs` times
+LARGE = 200_000  # points: beyond, one block is too slow to wait for
+HUGE = 2_000_000  # points: beyond, brute force draws only the first samples
+HUGE_BRUTE_SAMPLES = 512
+CROSSOVER_POINTS = (256, 1024, 4096, 16_384, 65_536)
+CROSSOVER_SAMPLES = (1, 2, 4, 8, 16, 64, 256)
+
+# The goals: most milliseconds of `lookahead`, and how many times faster than `brute` it must be.
+GOALS = {
+    ("uniform", 65_536, 4096): (1.0, 55),
+    ("street", 49_497, 4096): (1.0, 45),
+    ("street", 130_815, 4096): (1.2, 80),
+    ("street", 130_815, 16_384): (4.0, 100),
+    ("street", 900_000, 4096): (2.5, 240),
+    ("street", 900_000, 16_384): (6.0, 400),
+    ("uniform", 4_000_000, 16_384): (15.0, None),
+    ("room", 40_684, 4096): (None, None),
+}
+
+
+def make_cloud(kind: str, n_points: int) -> np.ndarray:
+    if kind == "uniform":
+        return np.random.default_rng(0).random((n_points, 3), dtype=np.float32)
+    records = street_scan(n_points) if kind == "street" else room_scan(n_points)
+    return np.stack([records[axis] for axis in "xyz"], axis=1).astype(np.float32)
+
+
+def milliseconds(call: Callable[[], Any], runs: int) -> tuple[float, int]:
+    """Median of ``runs`` timed calls, of three where they are slow; and how many there were."""
+
+    def once() -> float:
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(begin, end))
+
+    if once() > SLOW_MS:
+        runs = 3
+    else:
+        once()
+        once()
+    return float(np.median([once() for _ in range(runs)])), runs
+
+
+def graph_milliseconds(engine: CudaEngine, points: Any, n_samples: int, runs: int) -> float:
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        engine.enqueue(points, n_samples, 0)
+        graph = stream.end_capture()
+        return milliseconds(lambda: graph.launch(stream), runs)[0]
+
+
+def run_cloud(kind: str, n_points: int, n_samples: int, runs: int) -> list[dict[str, Any]]:
+    cloud = make_cloud(kind, n_points)
+    points = cupy.asarray(cloud)
+    on_cpu = Sampler(backend="cpu", method="lookahead")(cloud, n_samples)
+    rows = []
+    for method in ("lookahead", "radius", "single_block", "brute"):
+        if method == "single_block" and n_points > LARGE:
+            continue
+        m = HUGE_BRUTE_SAMPLES if method == "brute" and n_points > HUGE else n_samples
+        engine = CudaEngine(method)
+        raw = read_output(engine.enqueue(points, m, 0), n_points, method)
+        whole = m == n_samples
+        row = {
+            "cloud": kind,
+            "points": n_points,
+            "samples": m,
+            "method": method,
+            "equal_to_cpu": bool(np.array_equal(raw.indices.get(), on_cpu.indices[:m]))
+            and (not whole or on_cpu.coverage_radius == float(np.sqrt(np.float64(raw.coverage_squared)))),
+            "rounds": raw.rounds,
+            "voxels": raw.voxels,
+            "skip_rate": raw.skip_rate,
+            "megabytes": (device_bytes(method, n_points, m) + 12 * n_points) / 1e6,
+        }
+        row["ms"], row["runs"] = milliseconds(lambda e=engine, k=m: e.enqueue(points, k, 0), runs)
+        if method in ("lookahead", "radius"):
+            row["graph_ms"] = graph_milliseconds(engine, points, m, runs if row["ms"] < SLOW_MS else 3)
+        rows.append(row)
+        click.echo(f"{kind} {n_points:,} -> {m:,} {method}: {row['ms']:.3f} ms, equal to CPU: {row['equal_to_cpu']}")
+    goal_ms, goal_ratio = GOALS[kind, n_points, n_samples]
+    look, brute = rows[0], rows[-1]
+    ratio = brute["ms"] / look["ms"] if brute["samples"] == n_samples else None
+    look.update(goal_ms=goal_ms, goal_ratio=goal_ratio, times_faster_than_brute=ratio)
+    return rows
+
+
+def run_crossover(runs: int) -> list[dict[str, Any]]:
+    rows = []
+    for n_points in CROSSOVER_POINTS:
+        points = cupy.asarray(make_cloud("uniform", n_points))
+        for n_samples in CROSSOVER_SAMPLES:
+            row: dict[str, Any] = {"points": n_points, "samples": n_samples}
+            for method in ("brute", "single_block", "radius", "lookahead"):
+                engine = CudaEngine(method)
+                row[method] = milliseconds(lambda e=engine, p=points, m=n_samples: e.enqueue(p, m, 0), runs)[0]
+            rows.append(row)
+    return rows
+
+
+def report(rows: list[dict[str, Any]], crossover: list[dict[str, Any]]) -> str:
+    facts = machine()
+    lines = [
+        "# Farthest point sampling on CUDA",
+        "",
+        f"{facts['gpu']}; {facts['date']}; CuPy {facts.get('cupy-cuda13x') or facts.get('cupy-cuda12x')}; "
+        "`python benchmarks/fps_cuda.py`",
+        "",
+        "Median milliseconds between device events around the calls; `graph`: replayed from a CUDA graph. Memory: what "
+        "the engine holds and the cloud. Every row's indices were compared with the CPU's.",
+        "",
+        "| cloud | points | samples | method | ms | graph ms | goal ms | faster than brute | goal | rounds | skipped "
+        "| MB | runs | equal |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+
+    def number(value: Any, pattern: str) -> str:
+        return "" if value is None else format(value, pattern)
+
+    for row in rows:
+        cells = [
+            row["cloud"],
+            f"{row['points']:,}",
+            f"{row['samples']:,}",
+            row["method"],
+            f"{row['ms']:.3f}",
+            number(row.get("graph_ms"), ".3f"),
+            number(row.get("goal_ms"), "g"),
+            number(row.get("times_faster_than_brute"), ".0f"),
+            number(row.get("goal_ratio"), "d"),
+            f"{row['rounds']:,}",
+            f"{100 * row['skip_rate']:.1f} %",
+            f"{row['megabytes']:.1f}",
+            str(row["runs"]),
+            "yes" if row["equal_to_cpu"] else "NO",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "## Few samples", "", "Milliseconds, uniform clouds.", ""]
+    lines += ["| points | samples | brute | single block | radius | look-ahead |", "|---|---|---|---|---|---|"]
+    for row in crossover:
+        times = " | ".join(f"{row[m]:.3f}" for m in ("brute", "single_block", "radius", "lookahead"))
+        lines.append(f"| {row['points']:,} | {row['samples']} | {times} |")
+    return "\n".join(lines) + "\n"
+
+
+@click.command()
+@click.option("--runs", default=25, show_default=True, help="Timed calls of each method.")
+def main(runs: int) -> None:
+    rows = [row for key in GOALS for row in run_cloud(*key, runs)]
+    crossover = run_crossover(10)
+    path: Path = write_results("fps_cuda", rows, crossover=crossover)
+    text = report(rows, crossover)
+    path.with_suffix(".md").write_text(text)
+    click.echo(text)
+
+
+if __name__ == "__main__":
+    main()
