@@ -17,7 +17,7 @@ from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 
 from ..errors import InputError
-from ..hausdorff import Certificate, Progress, certify_hausdorff
+from ..hausdorff import Certificate, Progress, certify_hausdorff, warm_up
 from .admission import Admission
 from .hausdorff_parameters import SPECS
 from .mesh_sources import MeshCache, MeshLimits, requested_mesh
@@ -41,6 +41,7 @@ class HausdorffNode(Node):
         self._cache = MeshCache(values["cache_triangles"])
         self._admission = Admission(values["max_running"], values["max_waiting"])
         self._stopping = False
+        warm_up(values["backend"])  # before the service is there: compiling would count for the first request's time
         group = ReentrantCallbackGroup()
         self._service = self.create_service(CertifyHausdorff, "~/certify", self._on_request, callback_group=group)
         self._action = ActionServer(

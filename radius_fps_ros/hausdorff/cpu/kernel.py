@@ -17,6 +17,9 @@ _SOURCES = hashlib.sha256(
 # Fused multiply-adds round less often than rounding.py assumes, so contraction keeps its bounds valid.
 _njit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
+# A kernel's report: farthest distance, its x, y, z, largest closed bound, triangles, and a flag that ends the kernel.
+STOP = 6
+
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile ``function`` without the interpreter lock, from the cache where it is up to date.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .bounds import corners_bound
 from .bvh import STACK, clear, grow
 from .geometry import corners_distance2, triangle_distance2
-from .kernel import jit
+from .kernel import STOP, jit
 from .queries import nearest, within
 
 GROUP = 32
@@ -87,6 +87,8 @@ def sample_groups(
     stack, near = np.empty(STACK, np.int64), np.empty(STACK)
     row_before = -1
     for g in range(first, last):
+        if report[STOP] != 0.0:
+            break
         v = faces[order[min(g * GROUP + GROUP // 2, order.shape[0] - 1)], 0]
         x, y, z = vertices[v, 0], vertices[v, 1], vertices[v, 2]
         d = triangle_distance2(rows, row_before, x, y, z) if row_before >= 0 else np.inf
@@ -116,6 +118,8 @@ def screen(
     limit, closed2 = cut * cut, 0.0
     out = start
     for s in range(first, last):
+        if report[STOP] != 0.0:
+            break
         g = selected[s]
         hint = row[g]
         for t in range(g * GROUP, min((g + 1) * GROUP, order.shape[0])):
@@ -160,6 +164,8 @@ def query_vertices(
     """Distance to B and nearest row of ``vertex[first:last]``; ``report`` receives the farthest."""
     stack, near = np.empty(STACK, np.int64), np.empty(STACK)
     for i in range(first, last):
+        if report[STOP] != 0.0:
+            break
         v = vertex[i]
         x, y, z = vertices[v, 0], vertices[v, 1], vertices[v, 2]
         d = triangle_distance2(rows, hint[i], x, y, z)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .bounds import NEXT, corners_bound, edge_vector, single_bound
 from .bvh import STACK
 from .geometry import triangle_distance2
-from .kernel import jit
+from .kernel import STOP, jit
 from .queries import nearest
 
 ELONGATED = 0.06  # 2 * area / longest edge^2 below which edges are bisected (equilateral: 0.87)
@@ -94,12 +94,12 @@ def expand(
     nodes: NDArray, links: NDArray, rows: NDArray,
     corners: NDArray, distance: NDArray, row: NDArray, bound: NDArray, depth: NDArray, first: int, last: int,
     out_corners: NDArray, out_distance: NDArray, out_row: NDArray, out_bound: NDArray, out_depth: NDArray, start: int,
-    cut: float, slack: float, enough: float, report: NDArray,
+    cut: float, enough: float, report: NDArray,
 ) -> int:  # fmt: skip
     """Subdivide triangles ``first..last`` and write the children whose bound stays above the cut from ``start`` on.
 
-    A new point farther than any before raises the cut to its distance plus ``slack``. ``report`` receives the
-    farthest point (distance, x, y, z), the largest bound of what was culled and the number of triangles bounded.
+    ``report`` receives the farthest point (distance, x, y, z), the largest bound of what was culled and the number of
+    triangles bounded.
     Returns the end of the output.
     """
     stack, near = np.empty(STACK, np.int64), np.empty(STACK)
@@ -107,6 +107,8 @@ def expand(
     d6, row6 = np.empty(6), np.empty(6, np.int64)
     out = start
     for i in range(first, last):
+        if report[STOP] != 0.0:
+            break
         if bound[i] <= cut or depth[i] >= MAX_DEPTH:
             report[4] = max(report[4], bound[i])
             continue
@@ -137,7 +139,6 @@ def expand(
             d6[p], row6[p] = math.sqrt(d), k
             if d6[p] > report[0]:
                 report[0], report[1], report[2], report[3] = d6[p], x, y, z
-                cut = max(cut, d6[p] + slack)
         for child in range(open_children):
             _copy_corners(points, children, child, out_corners, out)
             for a in range(3):

@@ -6,6 +6,7 @@ Most triangles are closed before that by one triangle of B that lies within the 
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from . import seeds
 from .bvh import STACK
 from .certified import certified_distance
 from .geometry import closest_on_triangle
+from .kernel import STOP
 from .memory import available_bytes, fixed_bytes
 from .queries import nearest
 from .subdivision import MAX_DEPTH, expand
@@ -28,7 +30,8 @@ from .workers import Workers
 
 FIRST_BATCH = 32  # groups of seeds in the first round; four times as many in each further one
 LARGEST_BATCH = 512
-BLOCK = 8192  # triangles subdivided between two looks at the clock
+BLOCK = 8192  # triangles subdivided in a round, at most
+WATCH_INTERVAL = 0.02  # seconds between two looks at the clock
 TRANSIENT = 10  # blocks' worth of memory that splitting one takes for a moment
 
 
@@ -76,6 +79,10 @@ class Block:
 TRIANGLE_BYTES = sum(a.nbytes for a in Block.empty(1).arrays())
 
 
+class _Interrupted(Exception):
+    """The watcher ended the search in the middle of a round."""
+
+
 class Wavefront:
     """One directed search, from every triangle of ``source`` to the nearest of ``target``."""
 
@@ -88,7 +95,6 @@ class Wavefront:
         corners = np.concatenate([source.low, source.high, target.low, target.high]).reshape(4, 3) - self.origin
         self.magnitude = float(np.abs(corners).max())
         self.error = error_bound(self.magnitude, MAX_DEPTH + 2)
-        self.slack = max(goal.tolerance - 3.0 * self.error, 2.0 * self.error)
         self.enough = (2.0**-50 * self.magnitude) ** 2
         (self.order, self.groups), self.bvh = workers.map(
             lambda build: build(), [(source.cpu().order,), (lambda: target.cpu().bvh(workers),)]
@@ -98,7 +104,12 @@ class Wavefront:
         self.lower, self.witness = floor.lower, np.full(3, np.nan)
         self.farthest = -1.0  # computed distance of the best candidate for the witness
         self.closed = 0.0  # largest computed bound of a closed triangle
-        self.least = unsearched(source, target, floor).upper  # least upper bound so far: a later one may be wider
+        self.start, self.open = unsearched(source, target, floor), len(source.faces)
+        self.reports = np.zeros((0, STOP + 1))  # of the kernels that run now
+        self.looking = threading.Lock()
+        self.interruption: Status | None = None
+        self.failure: BaseException | None = None
+        self.least = self.start.upper  # least upper bound so far: a later one may be wider
         self.depth, self.triangles = 0, 0
         self.blocks: deque[Block] = deque()
         memory = available_bytes() // 2 if goal.memory_limit is None else goal.memory_limit
@@ -115,12 +126,48 @@ class Wavefront:
         self.position, self.batch = 0, FIRST_BATCH
 
     def run(self) -> Outcome:
-        """Rounds until the goal is met or nothing is left to split."""
+        """Rounds until the goal is met, nothing is left to split, or a limit or the caller ends the search."""
+        over = threading.Event()
+        watcher = threading.Thread(target=self.watch, args=(over,), name="hausdorff watcher", daemon=True)
+        watcher.start()
+        try:
+            return self.rounds()
+        except _Interrupted:
+            # The round in work is lost; the bounds from before it stand, and a higher lower bound that it found.
+            if self.failure is not None:
+                raise self.failure from None
+            assert self.interruption is not None
+            return self.outcome(self.interruption, max(self.least, self.lower))
+        finally:
+            over.set()
+            watcher.join()
+
+    def watch(self, over: threading.Event) -> None:
+        """Look at the clock and show the interval while the kernels run: one round may take minutes."""
+        while not over.wait(WATCH_INTERVAL):
+            try:
+                status = self.look()
+            except BaseException as error:  # of the progress callback: it belongs to the caller
+                self.failure, self.interruption = error, Status.CANCELLED
+                status = self.interruption
+            if status is not None:
+                self.reports[:, STOP] = 1.0
+                return
+
+    def look(self) -> Status | None:
+        """The status with which a limit or the caller ends the search, or None; shows the interval now and then."""
+        with self.looking:  # the callback never runs twice at once
+            if self.interruption is None:
+                self.interruption = self.goal.interruption(self.lower, max(self.least, self.lower), self.open)
+            return self.interruption
+
+    def rounds(self) -> Outcome:
+        """What `run` repeats; raises `_Interrupted` when the watcher says so."""
         self.sample()
         while True:
-            lower, upper, surviving = self.lower, self.upper(), self.surviving()
-            status = self.goal.verdict(lower, upper) or self.goal.interruption(lower, upper, surviving)
-            if status is None and surviving == 0:
+            lower, upper, self.open = self.lower, self.upper(), self.surviving()
+            status = self.goal.verdict(lower, upper) or self.look()
+            if status is None and self.open == 0:
                 status = Status.PRECISION_LIMIT
             if status is None and not self.advance():
                 status = Status.MEMORY_LIMIT
@@ -180,8 +227,14 @@ class Wavefront:
 
         ``start`` is where a range's output begins: ``width`` entries for each input.
         """
-        jobs = [(i, j, i * width, np.array([-1.0, 0, 0, 0, 0, 0])) for i, j in self.workers.ranges(n, smallest)]
+        ranges = self.workers.ranges(n, smallest)
+        self.reports = np.tile([-1.0, 0, 0, 0, 0, 0, 0], (len(ranges), 1))
+        if self.interruption is not None:
+            raise _Interrupted
+        jobs = [(i, j, i * width, report) for (i, j), report in zip(ranges, self.reports, strict=True)]
         ends = self.workers.map(kernel, jobs)
+        if self.interruption is not None:
+            raise _Interrupted
         for _, _, _, report in jobs:
             self.closed = max(self.closed, report[4])
             self.triangles += int(report[5])
@@ -269,7 +322,7 @@ class Wavefront:
         def kernel(first: int, last: int, start: int, report: NDArray[np.float64]) -> int:
             return int(expand(
                 *self.tree, *block.arrays(), first, last, *out.arrays(), start,
-                cut, self.slack, self.enough, report,
+                cut, self.enough, report,
             ))  # fmt: skip
 
         self.push(out.take(self.run_jobs(kernel, len(block), 32, 4)))
@@ -283,6 +336,8 @@ class Wavefront:
 
     def outcome(self, status: Status, upper: float) -> Outcome:
         """The result in world coordinates."""
+        if np.isnan(self.witness[0]):  # interrupted before the first distance
+            return replace(self.start, status=status)
         x, y, z = self.witness
         stack, near = np.empty(STACK, np.int64), np.empty(STACK)
         _, row = nearest(*self.tree, x, y, z, np.inf, -1, 0.0, stack, near)
