@@ -20,9 +20,7 @@ from ..errors import InputError
 @click.option("--loop", is_flag=True, help="Begin again at the end, until Ctrl-C.")
 @click.option("--wait", default=2.0, show_default=True, help="Seconds to wait for a subscriber before the first cloud.")
 @click.argument("ros_arguments", nargs=-1, type=click.UNPROCESSED)
-def command(
-    bag: Path, topic: str | None, rate: float, loop: bool, wait: float, ros_arguments: tuple[str, ...]
-) -> None:
+def command(bag: Path, topic: str | None, rate: float, loop: bool, wait: float, ros_arguments: tuple[str, ...]) -> None:
     """Publish the clouds of BAG on ROS 2, raw, at their recorded pace.
 
     BAG is a folder, a metadata.yaml, a .db3 or an .mcap file. Everything after --ros-args goes to ROS.

@@ -56,9 +56,7 @@ def test_values_that_do_not_fit(spec, value, sentence):
     assert str(error.value) == sentence
 
 
-@pytest.mark.parametrize(
-    ("file", "specs"), [("perception", SPECS), ("hausdorff", hausdorff_parameters.SPECS)]
-)
+@pytest.mark.parametrize(("file", "specs"), [("perception", SPECS), ("hausdorff", hausdorff_parameters.SPECS)])
 def test_every_parameter_is_explained_in_the_configuration_file(pytestconfig, file, specs):
     text = (pytestconfig.rootpath / "config" / f"{file}.yaml").read_text()
     for spec in specs:
