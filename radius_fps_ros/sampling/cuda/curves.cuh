@@ -129,7 +129,8 @@ struct SphericalGrid {
         float budget = (float)most_cells;
         bool done[3] = {false, false, false};
         for (int left = 3; left > 0; --left) {
-            // The shortest length first: shorter than a cell's side, it gets one cell and leaves its share to the others.
+            // The shortest length first: shorter than a cell's side, it gets one cell and leaves its share to the
+            // others.
             int axis = -1;
             for (int i = 0; i < 3; ++i)
                 if (!done[i] && (axis < 0 || length[i] < length[axis])) axis = i;

@@ -2,9 +2,9 @@
 #pragma once
 #include "geometry.cuh"
 
-// Mail: words that carry the number of the round they belong to, so that the receiver sees whether they are those that it
-// waits for; no barrier, no fence. It rests on each being written and read at once. Rounds count from 1; words are 0 when
-// the kernel starts.
+// Mail: words that carry the number of the round they belong to, so that the receiver sees whether they are those
+// that it waits for; no barrier, no fence. It rests on each being written and read at once. Rounds count from 1;
+// words are 0 when the kernel starts.
 __device__ __forceinline__ void send(u64* word, u32 round, u32 value) {
     const u64 v = (u64)round << 32 | value;
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(v) : "memory");

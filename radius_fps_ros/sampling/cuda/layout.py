@@ -21,7 +21,7 @@ OFFERS = 128
 PENDING = 4096
 ROUND_BYTES = 24
 # 64-bit words of a block's mail.
-OFFER_WORDS = 6 * OFFERS
+OFFER_WORDS = 2 * 6 * OFFERS
 COUNT_WORDS = 4
 SAMPLE_WORDS = OFFERS // 4
 BEST_WORDS = 4  # radius.cu

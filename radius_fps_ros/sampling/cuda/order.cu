@@ -1,5 +1,6 @@
-// Sorts a cloud along a space-filling curve or by spherical voxels, and cuts it into tiles of 32 points with their boxes.
-// One cooperative launch: encode, least-significant-digit radix sort, gather. Stable, so that it is deterministic.
+// Sorts a cloud along a space-filling curve or by spherical voxels, and cuts it into tiles of 32 points with their
+// boxes. One cooperative launch: encode, least-significant-digit radix sort, gather. Stable, so that it is
+// deterministic.
 #include "curves.cuh"
 #include "grid.cuh"
 
@@ -19,7 +20,8 @@ typedef SphericalGrid Curve;
 typedef HilbertCurve Curve;
 #endif
 
-// Every block finds the same curve for itself from the same few points: cheaper than to reduce all and to tell everyone.
+// Every block finds the same curve for itself from the same few points: cheaper than to reduce all and to tell
+// everyone.
 __device__ Curve fit_curve(const float* points, u32 n, u32 resolution) {
     const u32 step = (n / SAMPLE) | 1;  // odd: an even one can meet the same beam of a scan every time
     const u64 row = (u64)threadIdx.x * step;
@@ -119,9 +121,9 @@ __device__ void scatter(const Item* items, Item* sorted, u32 begin, u32 end, int
     }
 }
 
-// `items`: (N,) the result; `spare`: (N,), which may be the memory of `xyz`: all x, then all y, then all z, and `keys`, each
-// of 32 * tiles; places past the last finite point hold NaN and a key of 0, which nothing can lower or choose. `boxes`:
-// low x, y, z, high x, y, z, and `tile_keys`, each of `tiles`.
+// `items`: (N,) the result; `spare`: (N,), which may be the memory of `xyz`: all x, then all y, then all z, and
+// `keys`, each of 32 * tiles; places past the last finite point hold NaN and a key of 0, which nothing can lower or
+// choose. `boxes`: low x, y, z, high x, y, z, and `tile_keys`, each of `tiles`.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     order(const float* __restrict__ points, u32 n, u32 resolution, int passes, Item* items, Item* spare, u32* counts,
           u32* arrivals, float* xyz, Key* keys, float* boxes, Key* tile_keys) {

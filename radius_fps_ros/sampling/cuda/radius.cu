@@ -1,6 +1,6 @@
-// RadiusFPS on the GPU (Yu et al., arXiv 2606.06255, 2026): points sorted by spherical voxels; each voxel keeps the best
-// rank of its points. A new sample is held against all voxels; a warp updates those that it can reach and finds their
-// new best in the same pass. One persistent launch; blocks exchange their best after every sample.
+// RadiusFPS on the GPU (Yu et al., arXiv 2606.06255, 2026): points sorted by spherical voxels; each voxel keeps the
+// best rank of its points. A new sample is held against all voxels; a warp updates those that it can reach and finds
+// their new best in the same pass. One persistent launch; blocks exchange their best after every sample.
 //
 // The bound is the distance to the voxel's tight box, which is proven, and not that to clamped spherical coordinates,
 // which can exceed the true distance.
@@ -19,8 +19,8 @@ struct Voxels {
     u32 capacity;  // of one warp
 };
 
-// Voxel k belongs to warp k modulo the number of warps: neighbours are worked on side by side. A warp's own are adjacent
-// in memory.
+// Voxel k belongs to warp k modulo the number of warps: neighbours are worked on side by side. A warp's own are
+// adjacent in memory.
 __device__ u32 voxel_place(const Voxels& voxels, u32 voxel) {
     const u32 warps = WARPS * gridDim.x;
     return voxel % warps * voxels.capacity + voxel / warps;
