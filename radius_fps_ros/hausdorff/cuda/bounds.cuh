@@ -1,0 +1,98 @@
+// Upper bounds on the distance of a whole triangle of the source to the target, cheapest first. All hold for degenerate
+// triangles.
+#include "search.cuh"
+
+// A triangle of the source: its corners, their distances to the target and the target's triangles that attain them.
+struct Open {
+    Point p[3];
+    double distance[3];
+    int row[3];
+};
+
+// From the corner distances alone: the distance to a set changes no faster than the point moves. The smaller of
+// min_i (d_i + longest edge at i) and max_i d_i + r, where discs of radius r about the corners cover the triangle: its
+// circumradius when it is acute, else half the longest edge (Sacht and Jacobson, 2024, u1 and u2).
+__device__ __forceinline__ double covering_bound(const Open& o) {
+    const Vector<double> ea = o.p[2].exact - o.p[1].exact, eb = o.p[0].exact - o.p[2].exact;
+    const Vector<double> ec = o.p[1].exact - o.p[0].exact;
+    const double a = dot(ea, ea), b = dot(eb, eb), c = dot(ec, ec);
+    const double u1 = fmin(fmin(o.distance[0] + sqrt(fmax(b, c)), o.distance[1] + sqrt(fmax(a, c))),
+                           o.distance[2] + sqrt(fmax(a, b)));
+    // the angle opposite the longest edge has a cosine of at most 1/2, so that nothing cancels
+    double longest = a, p = b, q = c, cosine = -dot(eb, ec);
+    if (b > longest) {
+        longest = b;
+        p = a;
+        q = c;
+        cosine = -dot(ea, ec);
+    }
+    if (c > longest) {
+        longest = c;
+        p = a;
+        q = b;
+        cosine = -dot(ea, eb);
+    }
+    double radius2 = 0.25 * longest;
+    if (cosine > 0.0) radius2 *= fmin(p * q / (p * q - cosine * cosine), 4.0 / 3.0);
+    return fmin(u1, fmax(fmax(o.distance[0], o.distance[1]), o.distance[2]) + sqrt(radius2));
+}
+
+// Cuts the triangle between its corners' nearest triangles and bounds each piece by its own. Cut points lie on the edges
+// whose ends have different ones, where the two distances meet if they were linear, and in the middle when all three
+// differ. Any cut is valid: a piece lies in the hull of its corners, on which the distance to one convex triangle is
+// largest at a corner. So float may place the cuts. They do what the bisector planes of Kang et al. (2018) do.
+__device__ __forceinline__ bool split_covers(const Search& s, const Open& o, double limit, double& worst) {
+    float f[3][3];  // f[a][b]: distance of corner b to the triangle nearest to corner a
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+        const Row row = load_row(s.target.rows, o.row[a]);
+#pragma unroll
+        for (int b = 0; b < 3; ++b) f[a][b] = distance_interval(row, o.p[b], 0.0f).upper;
+    }
+    double largest = fmax(fmax(o.distance[0], o.distance[1]), o.distance[2]);
+    if (largest > limit) return false;
+    int different = 0;
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+        const int b = a == 2 ? 0 : a + 1;
+        if (o.row[a] == o.row[b]) continue;
+        ++different;
+        const float ga = f[b][a] - f[a][a], gb = f[a][b] - f[b][b];
+        const double t = ga + gb > 0.0f ? clamp(ga / (ga + gb), 1.0f) : 0.5f;
+        const Point x = make_point(along(o.p[a].exact, t, o.p[b].exact - o.p[a].exact));
+        if (!covers(s.target, s.precision, o.row[a], x, limit, largest) ||
+            !covers(s.target, s.precision, o.row[b], x, limit, largest))
+            return false;
+    }
+    if (different == 3) {
+        // barycentric weights at which the three distances meet if they were linear
+        const Vector<float> u = {f[0][0] - f[1][0], f[0][1] - f[1][1], f[0][2] - f[1][2]};
+        const Vector<float> v = {f[0][0] - f[2][0], f[0][1] - f[2][1], f[0][2] - f[2][2]};
+        const Vector<float> w = cross(u, v);
+        const float total = w.x + w.y + w.z;
+        float w0 = w.x / total, w1 = w.y / total;
+        if (!(w0 >= 0.0f && w1 >= 0.0f && w0 + w1 <= 1.0f)) w0 = w1 = 1.0f / 3.0f;  // outside, or 0 / 0
+        const Vector<double> c = o.p[2].exact;
+        const Point x = make_point(along(along(c, static_cast<double>(w0), o.p[0].exact - c), static_cast<double>(w1),
+                                         o.p[1].exact - c));
+        for (int a = 0; a < 3; ++a)
+            if (!covers(s.target, s.precision, o.row[a], x, limit, largest)) return false;
+    }
+    worst = largest;
+    return true;
+}
+
+// The first bound that is not above `limit`, else the best cheap one; `known` is the parent's.
+__device__ __forceinline__ double upper_bound(const Search& s, const Open& o, double known, double limit) {
+    const double bound = fmin(known, covering_bound(o));
+    if (bound <= limit) return bound;
+    double worst = 0.0;
+    for (int a = 0; a < 3; ++a) {
+        if ((a > 0 && o.row[a] == o.row[0]) || (a == 2 && o.row[2] == o.row[1])) continue;
+        if (covers(s.target, s.precision, o.row[a], o.p, limit, worst)) return worst;
+    }
+    if ((o.row[0] != o.row[1] || o.row[0] != o.row[2]) && split_covers(s, o, limit, worst)) return worst;
+    Cover cover(s.target, s.precision, o.p, limit);
+    traverse(s.target, cover);
+    return cover.row >= 0 ? cover.worst : bound;
+}
