@@ -94,7 +94,7 @@ class Wavefront:
         self.vertices = source.vertices - self.origin
         corners = np.concatenate([source.low, source.high, target.low, target.high]).reshape(4, 3) - self.origin
         self.magnitude = float(np.abs(corners).max())
-        self.error = error_bound(self.magnitude, MAX_DEPTH + 2)
+        self.error = error_bound(self.magnitude, MAX_DEPTH + 4)
         self.enough = (2.0**-50 * self.magnitude) ** 2
         (self.order, self.groups), self.bvh = workers.map(
             lambda build: build(), [(source.cpu().order,), (lambda: target.cpu().bvh(workers),)]
@@ -213,9 +213,13 @@ class Wavefront:
         if self.position < len(self.rank):
             bound = max(bound, self.group_bound[self.rank[self.position]])
         bound = max(self.closed, float(bound))
-        bound = round_up(bound, error_bound(self.magnitude, self.depth))
+        bound = round_up(bound, self.rounding())
         self.least = min(self.least, max(self.floor.upper, self.lower, bound))
         return self.least
+
+    def rounding(self) -> float:
+        """What rounding can do to a distance so far: children are two halvings deeper than the open triangles."""
+        return error_bound(self.magnitude, self.depth + 2)
 
     def surviving(self) -> int:
         """Triangles still open."""
@@ -249,7 +253,7 @@ class Wavefront:
         nodes, links, _ = self.tree
         cpu = self.target.cpu()
         distance = certified_distance(nodes, links, self.bvh.face, cpu.vertices, self.target.faces, *candidate[1:4])
-        lower = round_down(distance, error_bound(self.magnitude, self.depth))
+        lower = round_down(distance, self.rounding())
         if lower > self.lower or np.isnan(self.witness[0]):
             self.lower, self.witness = max(self.lower, lower), candidate[1:4].copy()
 
