@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +17,13 @@ from .kernels import Kernels
 from .layout import SUMMARY, SUMMARY_WORDS, blocks_for, full_layout
 from .methods import METHODS
 from .workspace import Workspace
+
+# Measured crossover: for so few samples of so small a cloud two launches each cost less than the sort does.
+AUTO_METHODS = ("brute", "lookahead")
+BRUTE_SAMPLES = 8
+BRUTE_POINTS = 1 << 16
+
+COOPERATIVE_METHODS = ("radius", "lookahead")  # the pruned ones
 
 
 @dataclass(frozen=True)
@@ -53,17 +62,10 @@ class CudaEngine:
         Raises:
             BackendError: the device reported a fault, or is not the one of the first call.
         """
-        try:
+        with _faults_as_sentences(f"sampling {len(points)} points"):
             output = self.enqueue(cupy.asarray(points), n_samples, start)
             raw = read_output(output, len(points), self.method_for(len(points), n_samples))
-            indices = raw.indices.copy() if is_cupy_array(points) else raw.indices.get()
-        except (
-            cupy.cuda.runtime.CUDARuntimeError,
-            cupy.cuda.driver.CUDADriverError,
-            cupy.cuda.memory.OutOfMemoryError,
-        ) as error:
-            raise BackendError(f"the CUDA device failed while sampling {len(points)} points: {error}") from error
-        return replace(raw, indices=indices)
+            return replace(raw, indices=raw.indices.copy() if is_cupy_array(points) else raw.indices.get())
 
     def enqueue(self, points: Any, n_samples: int, start: int) -> Output:
         """Queue the sampling of ``points``, (N, 3) float32 C-contiguous CuPy, on the current stream.
@@ -72,13 +74,19 @@ class CudaEngine:
             `Output` in memory of the engine, valid until its next call.
 
         Raises:
-            BackendError: the current device is not the one of the first call.
+            BackendError: the current device is not the one of the first call, or cannot run the method.
         """
+        return self._enqueue(self.method_for(len(points), n_samples), points, n_samples, start)
+
+    def _enqueue(self, method: str, points: Any, n_samples: int, start: int) -> Output:
         device = cupy.cuda.Device()
         if self._device not in (None, device.id):
             raise BackendError(f"this sampler works on CUDA device {self._device}, but the current one is {device.id}")
         self._device = device.id
-        method = self.method_for(len(points), n_samples)
+        if method in COOPERATIVE_METHODS and not device.attributes["CooperativeLaunch"]:
+            raise BackendError(
+                f"method={method!r} needs cooperative launch, which CUDA device {device.id} does not offer"
+            )
         blocks = blocks_for(len(points), device.attributes["MultiProcessorCount"])
         arrays = self._workspace.arrays(full_layout(method, len(points), n_samples, blocks))
         METHODS[method](self._kernels, points, n_samples, start, blocks, arrays)
@@ -86,11 +94,17 @@ class CudaEngine:
 
     def warm_up(self) -> None:
         """Compile, or load from CuPy's cache on disk, every kernel that `run` may need."""
-        self.run(np.eye(3, dtype=np.float32), 3, 0)
+        with _faults_as_sentences("loading the sampling kernels"):
+            points = cupy.eye(3, dtype=np.float32)
+            for method in AUTO_METHODS if self._method == "auto" else (self._method,):
+                self._enqueue(method, points, 3, 0)
+            cupy.cuda.get_current_stream().synchronize()
 
     def method_for(self, n_points: int, n_samples: int) -> str:
         """What ``auto`` means for a cloud; any other method means itself."""
-        return "lookahead" if self._method == "auto" else self._method
+        if self._method != "auto":
+            return self._method
+        return "brute" if n_samples <= BRUTE_SAMPLES and n_points <= BRUTE_POINTS else "lookahead"
 
     @property
     def workspace_bytes(self) -> int:
@@ -98,11 +112,23 @@ class CudaEngine:
         return self._workspace.nbytes
 
 
+@contextmanager
+def _faults_as_sentences(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (
+        cupy.cuda.runtime.CUDARuntimeError,
+        cupy.cuda.driver.CUDADriverError,
+        cupy.cuda.memory.OutOfMemoryError,
+    ) as error:
+        raise BackendError(f"the CUDA device failed while {doing}: {error}") from error
+
+
 def read_output(output: Output, n_points: int, method: str) -> RawSample:
     """Wait for the current stream and read what `CudaEngine.enqueue` left; the indices stay in the engine's memory."""
     summary = output.summary.get().view(SUMMARY)[0]
     count = int(summary["count"])
-    pruned = method in ("radius", "lookahead")
+    pruned = method in COOPERATIVE_METHODS
     return RawSample(
         indices=output.indices[:count],
         coverage_squared=float(summary["coverage"]),

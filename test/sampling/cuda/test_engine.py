@@ -159,6 +159,14 @@ def test_the_memory_report_is_what_is_held(method, n, m):
     assert engine.workspace_bytes == device_bytes(method, n, m)
 
 
+def test_auto_takes_brute_only_where_sorting_would_not_pay():
+    engine = CudaEngine()
+    assert engine.method_for(1000, 4) == "brute"
+    assert engine.method_for(1000, 500) == "lookahead"
+    assert engine.method_for(5_000_000, 4) == "lookahead"
+    assert CudaEngine("radius").method_for(1000, 4) == "radius"
+
+
 def test_bytes_per_point():
     for method, limit in (("brute", 4.01), ("lookahead", 26), ("radius", 28)):
         more = device_bytes(method, 4_000_000, 1000, multiprocessors=132)
