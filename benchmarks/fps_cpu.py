@@ -167,17 +167,7 @@ def main(threads: tuple[int, ...], samples: tuple[int, ...], runs: int, cloud: t
         if cloud and not any(part in name for part in cloud):
             continue
         table = Table(title=name)
-        for column in (
-            "samples",
-            "threads",
-            "method",
-            "h",
-            "median ms",
-            "min ms",
-            "x best peer",
-            "skipped",
-            "greedy order",
-        ):
+        for column in COLUMNS:
             table.add_column(column, justify="left" if column in ("method", "greedy order") else "right")
         for n_samples in samples:
             for count in threads or sorted({1, usable_cores()}):
