@@ -87,6 +87,11 @@ def _huge(rng: np.random.Generator) -> np.ndarray:
     return (rng.normal(0, 1, (800, 3)) * 2e19).astype(np.float32)  # some squared distances overflow to infinity
 
 
+def _beyond_reach(rng: np.random.Generator) -> np.ndarray:
+    """Every squared distance overflows: keys stay infinite, as though no sample had been taken."""
+    return np.array([[0, 0, 0], [2e19, 0, 0], [0, 2e19, 0], [-2e19, 0, 0]], np.float32)
+
+
 def _extreme(rng: np.random.Generator) -> np.ndarray:
     return rng.choice(np.array([-3.4e38, -1e30, -1.0, 0.0, 1e-30, 1.0, 3.4e38], np.float32), (500, 3))
 
@@ -151,6 +156,7 @@ CASES: dict[str, Case] = {
     "subnormal coordinates": Case(_subnormal_coordinates, 50),
     "huge": Case(_huge, 300),
     "extreme": Case(_extreme, 340),
+    "beyond each other's reach": Case(_beyond_reach, 4),
     "far from the origin": Case(_far_away, 600),
     "origin-centred": Case(_origin_centred, 400),
     "poles and seam": Case(_poles_and_seam, 500),

@@ -21,6 +21,13 @@ def test_named_clouds(sampler, name):
     assert_matches_reference(sampler, case.points(), case.n_samples, case.start)
 
 
+def test_nothing_of_an_earlier_cloud_is_read(sampler):
+    rng = np.random.default_rng(6)
+    sampler(rng.random((5000, 3)).astype(np.float32), 500)
+    case = CASES["beyond each other's reach"]
+    assert_matches_reference(sampler, case.points(), case.n_samples, case.start)
+
+
 def test_random_clouds(sampler):
     for seed in range(250):
         points, n_samples, start = random_case(seed)

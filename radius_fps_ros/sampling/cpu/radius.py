@@ -117,6 +117,7 @@ def _sample(x, y, z, start, blocks, rows, boxes, first_run, pack_tops, voxel_row
     count = 1
     updates = 0
     pack_tops[:] = INFINITE
+    voxel_rows[:] = UNKNOWN  # a voxel infinitely far from all samples is chosen from before any update
     while True:
         for pack in range(pack_tops.shape[0]):
             if _bounds_below_keys(boxes, np.uintp(pack * LANES * 7), x, y, z, bounds):
