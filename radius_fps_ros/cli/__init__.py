@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 
 import click
 
@@ -16,6 +17,10 @@ COMMANDS = {
     "certify": "Certify the Hausdorff distance between two mesh files.",
     "replay": "Publish the clouds of a bag on ROS 2.",
 }
+
+
+INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 class _LazyGroup(click.Group):
@@ -38,13 +43,29 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="radius-fps")
 def cli() -> None:
-    """Exact farthest point sampling, sparse voxel features and certified Hausdorff distances."""
+    """Exact farthest point sampling, sparse voxel features and certified Hausdorff distances.
+
+    Exit code: 0 done; 2 bad input; 70 a fault of this program; 130 interrupted by Ctrl-C. What else a command returns
+    stands in its own help.
+    """
 
 
 def main() -> None:
-    """Run the command line; an error the user can cause is one sentence on stderr and exit code 2."""
+    """Run the command line; an error the user can cause is one sentence on stderr and exit code 2.
+
+    Click would end both a Ctrl-C and an unforeseen exception with 1, which is an answer of ``certify``.
+    """
     try:
-        cli()
+        sys.exit(cli(standalone_mode=False) or 0)
     except RadiusFpsError as error:
         click.echo(f"radius-fps: {error}", err=True)
         sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("radius-fps: interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(INTERNAL_ERROR)

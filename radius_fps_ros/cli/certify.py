@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,20 +11,11 @@ from pathlib import Path
 
 import click
 
+from ..errors import InputError
 from ..hausdorff import Certificate, Progress, Status, certify_hausdorff, prepare_mesh, warm_up
 
 EXIT_CODES = {Status.CONVERGED: 0, Status.PROVEN_BELOW: 0, Status.PROVEN_ABOVE: 1}
 LIMIT_REACHED = 3
-
-MEANING = {
-    Status.CONVERGED: "as narrow as asked",
-    Status.PROVEN_BELOW: "proven to be at most the threshold",
-    Status.PROVEN_ABOVE: "proven to be above the threshold",
-    Status.TIME_LIMIT: "the time limit came first",
-    Status.MEMORY_LIMIT: "the memory limit came first",
-    Status.PRECISION_LIMIT: "as narrow as float64 allows for these coordinates",
-    Status.CANCELLED: "cancelled",
-}
 
 
 @click.command(
@@ -61,7 +53,8 @@ def command(
     rounding included; the witness is a point that far away.
 
     Exit code: 0 the interval is as narrow as asked, or the distance is proven at most --threshold; 1 it is proven
-    above --threshold; 2 bad input; 3 a limit came first (the interval is valid).
+    above --threshold; 2 bad input; 3 a limit came first (the interval is valid); 70 a fault of this program;
+    130 interrupted by Ctrl-C.
     """
     meshes = prepare_mesh(a), prepare_mesh(b)
     warm_up(backend)  # compiling is part of neither the time limit nor the time that is printed
@@ -73,7 +66,7 @@ def command(
             symmetric=symmetric,
             threshold=threshold,
             time_limit=time_limit,
-            memory_limit=None if memory_limit is None else int(memory_limit * 1e6),
+            memory_limit=None if memory_limit is None else _bytes(memory_limit),
             backend=backend,
             progress=progress,
         )
@@ -81,7 +74,7 @@ def command(
         report = {"a": str(a), "b": str(b), "symmetric": symmetric, "threshold": threshold, **certificate.to_dict()}
         click.echo(json.dumps(report, indent=2))
     else:
-        _print(certificate, symmetric)
+        _print(certificate, symmetric, threshold)
     if picture is not None:
         from .certify_picture import draw
 
@@ -89,9 +82,15 @@ def command(
     sys.exit(EXIT_CODES.get(certificate.status, LIMIT_REACHED))
 
 
-def _print(c: Certificate, symmetric: bool) -> None:
+def _bytes(megabytes: float) -> int:
+    if not (math.isfinite(megabytes * 1e6) and megabytes * 1e6 >= 1):
+        raise InputError(f"--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not {megabytes:g}")
+    return int(megabytes * 1e6)
+
+
+def _print(c: Certificate, symmetric: bool, threshold: float | None) -> None:
     click.echo(f"{'symmetric ' if symmetric else ''}distance in [{c.lower!r}, {c.upper!r}]  {c.status.value}")
-    click.echo(f"{MEANING[c.status]}; gap {c.relative_gap:.2g} of A's diagonal")
+    click.echo(f"{c.status.meaning(threshold)}; gap {c.relative_gap:.2g} of A's diagonal")
     witness, nearest = (", ".join(f"{x:.9g}" for x in point) for point in (c.witness_a, c.witness_b))
     on, other = ("A", "B") if c.direction == "a_to_b" else ("B", "A")
     click.echo(f"witness on {on}: ({witness}); nearest on {other}: ({nearest})")

@@ -31,6 +31,19 @@ class Status(str, enum.Enum):
     def __str__(self) -> str:
         return self.value
 
+    def meaning(self, threshold: float | None = None) -> str:
+        """What the status says about the distance, in words; ``threshold`` is the one that was asked about."""
+        bound = "the threshold" if threshold is None else f"the threshold {threshold:g}"
+        return {
+            Status.CONVERGED: "the interval is as narrow as asked",
+            Status.PROVEN_BELOW: f"the distance is proven to be at most {bound}",
+            Status.PROVEN_ABOVE: f"the distance is proven to be above {bound}",
+            Status.TIME_LIMIT: "the time limit came first; the interval is valid",
+            Status.MEMORY_LIMIT: "the memory limit came first; the interval is valid",
+            Status.PRECISION_LIMIT: "the interval is as narrow as float64 allows for these coordinates; it is valid",
+            Status.CANCELLED: "cancelled; the interval is valid",
+        }[self]
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -10,6 +10,7 @@ import trimesh
 from PIL import Image
 
 from radius_fps_ros import cli
+from radius_fps_ros.hausdorff import Status
 
 
 @pytest.fixture
@@ -73,6 +74,14 @@ def test_exit_codes(options, code, status, spheres, call):
     got, out, err = call(*spheres, *options)
     assert (got, err) == (code, "")
     assert status in out
+    threshold = float(options[1]) if options[0] == "--threshold" else None
+    assert Status(status).meaning(threshold) in out
+
+
+def test_every_status_has_a_meaning_of_its_own():
+    assert len({status.meaning(0.5) for status in Status}) == len(Status)
+    assert Status.PROVEN_ABOVE.meaning(0.05) == "the distance is proven to be above the threshold 0.05"
+    assert Status.PROVEN_BELOW.meaning() == "the distance is proven to be at most the threshold"
 
 
 def test_picture(spheres, call, tmp_path):
@@ -109,7 +118,13 @@ def test_progress_line_on_a_terminal(spheres, call, monkeypatch):
         (("--absolute-tolerance", "-1"), "absolute_tolerance must be a finite number above 0, not -1.0"),
         (("--threshold", "0"), "threshold must be a finite number above 0, not 0.0"),
         (("--time-limit", "0"), "time_limit must be a finite number above 0, not 0.0"),
-        (("--memory-limit", "0"), "memory_limit must be a finite number above 0, not 0"),
+        (("--memory-limit", "0"), "--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not 0\n"),
+        (("--memory-limit", "-1"), "--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not -1\n"),
+        (("--memory-limit", "1e-9"), "--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not 1e-09"),
+        (("--memory-limit", "nan"), "--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not nan"),
+        (("--memory-limit", "inf"), "--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not inf"),
+        (("--memory-limit", "1e400"), "--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not inf"),
+        (("--memory-limit", "1e305"), "--memory-limit must be a finite number of MB"),
         (("--picture", "/nowhere/at/all.png"), "the picture cannot be written to /nowhere/at/all.png"),
         (("--picture", "worst.docx"), "the picture cannot be written to worst.docx"),
     ],
@@ -147,3 +162,4 @@ def test_help_shows_an_example(call):
     assert code == 0
     assert "Example: radius-fps certify scan.ply map.ply" in out
     assert "Exit code: 0" in out
+    assert "130 interrupted by Ctrl-C" in " ".join(out.split())
