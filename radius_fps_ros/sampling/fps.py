@@ -14,6 +14,8 @@ from ..errors import InputError
 from .engine import METHODS, Engine, RawSample
 from .result import SamplingResult, SamplingStats
 
+MAX_SAMPLES = 2**31 - 1
+
 ON_DUPLICATES = ("truncate", "pad", "error")
 
 MAX_KEPT_BYTES = 64 << 20
@@ -49,7 +51,7 @@ def farthest_point_sampling(
     Args:
         points: (N, 3) x y z, NumPy or CuPy, any float or integer type; rounded to float32 first. Rows that are then
             not finite are never sampled and do not count for the coverage radius.
-        n_samples: how many samples, at least 1; more than there are distinct points is a matter of ``on_duplicates``.
+        n_samples: how many samples, 1 to 2^31 - 1; more than there are distinct points is for ``on_duplicates`` to decide.
         start: row of the first sample; it must be finite.
         backend: ``"auto"`` (CUDA where usable, else CPU), ``"cpu"`` or ``"cuda"``.
         method: ``"radius"`` (spherical voxel pruning), ``"lookahead"`` (exact batches), ``"brute"`` (one full pass a
@@ -57,7 +59,8 @@ def farthest_point_sampling(
         on_duplicates: what to do when fewer than ``n_samples`` distinct points exist, that is, when every remaining
             squared distance is 0 in float32: ``"truncate"`` returns the distinct ones, ``"pad"`` repeats them in order
             up to ``n_samples``, ``"error"`` raises.
-        threads: CPU threads, ``None`` for all this process may use.
+        threads: CPU threads that prepare the cloud, one for each 100,000 points at most, so that a second one works
+            from 200,000 points on; the samples themselves are chosen on one. ``None``: as many as this process may use.
 
     Returns:
         `SamplingResult`; its ``indices`` are of the same array library as ``points``.
@@ -204,6 +207,8 @@ def _checked_count(n_samples: Any) -> int:
     count = _integer(n_samples, "n_samples")
     if count < 1:
         raise InputError(f"n_samples must be at least 1, not {count}")
+    if count > MAX_SAMPLES:
+        raise InputError(f"n_samples must be at most {MAX_SAMPLES:,}, not {count:,}")
     return count
 
 
@@ -223,4 +228,15 @@ def _fill(raw: RawSample, count: int, on_duplicates: str) -> Any:
         return raw.indices
     if on_duplicates == "error":
         raise InputError(f"only {distinct} distinct points exist, fewer than n_samples={count}")
-    return array_module(raw.indices).resize(raw.indices, (count,))
+    xp = array_module(raw.indices)
+    try:
+        padded = xp.empty(count, np.int64)
+    except MemoryError:
+        raise InputError(f"n_samples={count:,} padded indices do not fit into memory") from None
+    padded[:distinct] = raw.indices
+    filled = distinct
+    while filled < count:  # whole repetitions, twice as many each time
+        more = min(filled, count - filled)
+        padded[filled : filled + more] = padded[:more]
+        filled += more
+    return padded

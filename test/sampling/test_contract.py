@@ -94,6 +94,13 @@ def test_pad_repeats_the_samples_in_order():
     assert result.n_distinct == 4
 
 
+def test_pad_to_lengths_around_whole_repetitions():
+    for n_samples in (4, 5, 7, 8, 9, 16, 17, 63):
+        expected = np.resize([0, 15, 5, 10], n_samples)
+        np.testing.assert_array_equal(sample(DUPLICATES, n_samples, on_duplicates="pad").indices, expected)
+    assert len(sample(DUPLICATES[:1], 1_000_000, on_duplicates="pad").indices) == 1_000_000
+
+
 def test_error_says_how_many_distinct_points_exist():
     with pytest.raises(InputError, match="only 4 distinct points exist, fewer than n_samples=9"):
         sample(DUPLICATES, 9, on_duplicates="error")
@@ -122,6 +129,8 @@ def test_more_samples_than_points_is_a_matter_of_on_duplicates():
         ({"points": np.r_[[[np.inf, 0, 0]], np.ones((4, 3))], "n_samples": 2}, r"points\[0\] is not finite.*start=1"),
         ({"n_samples": 0}, "n_samples must be at least 1, not 0"),
         ({"n_samples": -3}, "n_samples must be at least 1, not -3"),
+        ({"n_samples": 2**31}, "n_samples must be at most 2,147,483,647, not 2,147,483,648"),
+        ({"n_samples": 10**30, "on_duplicates": "pad"}, "n_samples must be at most 2,147,483,647"),
         ({"n_samples": 2.0}, "n_samples must be an integer, not 2.0"),
         ({"n_samples": None}, "n_samples must be an integer"),
         ({"start": 3000}, "start must be a row of points, 0 to 2999, not 3000"),
