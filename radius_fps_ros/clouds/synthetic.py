@@ -8,7 +8,9 @@ azimuth alone and the second on the beam alone, so one sweep costs a few operati
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +136,12 @@ def _street(rng: np.random.Generator) -> list[_Prism]:
     return things
 
 
+def _integer(value: object, name: str) -> int:
+    if isinstance(value, SupportsIndex):
+        return operator.index(value)
+    raise InputError(f"{name} is {value!r}; allowed are integers")
+
+
 class StreetScene:
     """A spinning LiDAR on a vehicle that drives down a street; ``frame(k)`` is sweep ``k`` at 10 Hz.
 
@@ -148,10 +156,12 @@ class StreetScene:
         azimuth_steps: shots of each laser a turn. 64 x 2048 gives about 120,000 points.
 
     Raises:
-        InputError: beams outside 2..1024, azimuth_steps outside 16..65536, or a negative seed.
+        InputError: beams outside 2..1024, azimuth_steps outside 16..65536, a negative seed, or not an integer.
     """
 
     def __init__(self, seed: int = 0, beams: int = 64, azimuth_steps: int = 2048) -> None:
+        seed, beams = _integer(seed, "seed"), _integer(beams, "beams")
+        azimuth_steps = _integer(azimuth_steps, "azimuth_steps")
         if not 2 <= beams <= 1024:
             raise InputError(f"beams is {beams}; allowed are 2 to 1024")
         if not 16 <= azimuth_steps <= 65536:
@@ -177,10 +187,11 @@ class StreetScene:
         """Return sweep ``k`` (0, 1, 2, ...) as (N,) records of LIDAR_DTYPE.
 
         Raises:
-            InputError: ``k`` is negative.
+            InputError: ``k`` is negative or not an integer.
         """
+        k = _integer(k, "k")
         if k < 0:
-            raise InputError(f"frame is {k}; allowed are 0 and above")
+            raise InputError(f"k is {k}; allowed are 0 and above")
         rng = np.random.Generator(np.random.SFC64([self.seed, k]))
         distance, reflectivity = self._cast(k * FRAME_SECONDS, rng)
 
@@ -253,8 +264,9 @@ def street_scan(n_points: int, seed: int = 0) -> npt.NDArray[np.void]:
     """Return one sweep of exactly ``n_points`` points (LIDAR_DTYPE): 64 beams, or 128 above 262,144 points.
 
     Raises:
-        InputError: ``n_points`` is outside 1..4,000,000.
+        InputError: ``n_points`` is outside 1..4,000,000, the seed is negative, or either is not an integer.
     """
+    n_points = _integer(n_points, "n_points")
     if not 1 <= n_points <= 4_000_000:
         raise InputError(f"n_points is {n_points}; allowed are 1 to 4000000")
     beams = 64 if n_points <= 262_144 else 128
@@ -275,8 +287,9 @@ def room_scan(n_points: int, seed: int = 0) -> npt.NDArray[np.void]:
     density of an indoor scan put together from many views.
 
     Raises:
-        InputError: ``n_points`` is outside 1..20,000,000 or the seed is negative.
+        InputError: ``n_points`` is outside 1..20,000,000, the seed is negative, or either is not an integer.
     """
+    n_points, seed = _integer(n_points, "n_points"), _integer(seed, "seed")
     if not 1 <= n_points <= 20_000_000:
         raise InputError(f"n_points is {n_points}; allowed are 1 to 20000000")
     if seed < 0:

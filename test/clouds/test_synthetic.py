@@ -95,8 +95,32 @@ def test_room_scan_fills_a_room():
         lambda: street_scan(10**9),
         lambda: room_scan(0),
         lambda: room_scan(10, seed=-1),
+        lambda: room_scan(10, seed=0.5),
     ],
 )
 def test_arguments_out_of_range_are_refused(make):
     with pytest.raises(InputError, match="allowed are"):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: StreetScene(1.5), "seed is 1.5; allowed are integers"),
+        (lambda: StreetScene(beams="many"), "beams is 'many'; allowed are integers"),
+        (lambda: StreetScene(azimuth_steps=64.0), "azimuth_steps is 64.0; allowed are integers"),
+        (lambda: StreetScene(azimuth_steps=32).frame(1.5), "k is 1.5; allowed are integers"),
+        (lambda: StreetScene(azimuth_steps=32).frame(-1), "k is -1; allowed are 0 and above"),
+        (lambda: street_scan(1000.5), "n_points is 1000.5; allowed are integers"),
+        (lambda: street_scan(1000, seed=None), "seed is None; allowed are integers"),
+    ],
+)
+def test_a_refusal_names_the_argument(make, sentence):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert str(caught.value) == sentence
+
+
+def test_numpy_integers_are_integers():
+    scene = StreetScene(np.int64(3), np.int32(8), np.uint16(32))
+    assert scene.frame(np.int8(1)).tobytes() == StreetScene(3, 8, 32).frame(1).tobytes()
