@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -70,11 +71,11 @@ def command(
             "n_requested": n_samples,
             "samples": len(result.indices),
             "start": first,
-            "coverage_radius": result.coverage_radius,
+            "coverage_radius": result.coverage_radius if math.isfinite(result.coverage_radius) else None,
             **asdict(result.stats),
             "output": None if output is None else str(output),
         }
-        click.echo(json.dumps(report, indent=2))
+        click.echo(json.dumps(report, indent=2, allow_nan=False))
         return
     stats = result.stats
     threads_used = f", {stats.threads} thread{'s' if stats.threads > 1 else ''}" if stats.backend == "cpu" else ""

@@ -123,6 +123,14 @@ def test_says_so_when_fewer_distinct_points_exist(call, tmp_path):
     assert "fewer than the 9 asked for: no more distinct points exist" in out
 
 
+def test_json_has_no_infinity(call, tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[0, 0, 0], [3e38, 0, 0], [-3e38, 0, 0]], np.float32))
+    code, out, _ = call("sample", tmp_path / "a.npy", "--n", 1, "--backend", "cpu", "--json")
+    assert code == 0
+    assert "Infinity" not in out
+    assert json.loads(out)["coverage_radius"] is None
+
+
 def test_help_has_an_example(call):
     code, out, _ = call("sample", "--help")
     assert code == 0
