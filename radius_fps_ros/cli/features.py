@@ -10,6 +10,7 @@ import numpy as np
 
 from ..clouds import Cloud, read_cloud, write_cloud
 from ..errors import InputError
+from ..frame_features import FEATURE_LEVELS
 from ..sparse import (
     BackboneConfig,
     FeatureMaps,
@@ -23,8 +24,6 @@ from ..sparse import (
     voxelize_for,
 )
 
-LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4", "encoded")
-
 
 @click.command(
     epilog="Example: radius-fps features scan.pcd --weights centerpoint.pth -o features.npz --picture sites.png"
@@ -34,7 +33,7 @@ LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4", "encoded")
 @click.option("--config", type=click.Path(path_type=Path), help="YAML file; without: the published full network.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write the features; see above.")
 @click.option(
-    "--level", "levels", multiple=True, type=click.Choice(LEVELS), default=("x_conv4",), show_default=True,
+    "--level", "levels", multiple=True, type=click.Choice(FEATURE_LEVELS), default=("x_conv4",), show_default=True,
     help="Level whose features the points get; several stand side by side.",
 )  # fmt: skip
 @click.option("--picture", type=click.Path(path_type=Path), help="Draw the active sites of all levels (PNG).")

@@ -55,6 +55,8 @@ class VoxelResBackBone8x:
         """
         if in_channels < 1:
             raise InputError(f"in_channels must be at least 1, not {in_channels}")
+        if seed < 0:
+            raise InputError(f"seed must be at least 0, not {seed}")
         if dtype not in DTYPES:
             raise InputError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
         size = BackboneConfig(channels=tuple(channels), blocks=tuple(blocks), out_channels=out_channels)

@@ -63,6 +63,7 @@ def test_points_get_features_and_keep_their_fields(scan, config, tmp_path):
     ("arguments", "message"),
     [
         (["-o", "out.txt"], "allowed are .npz"),
+        (["--seed", "-1"], "seed must be at least 0, not -1"),
         (["--weights", "none.pth"], "cannot read the checkpoint"),
         (["--config", "none.yaml"], "cannot read the configuration"),
     ],
