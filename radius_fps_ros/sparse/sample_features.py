@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..device import array_module, is_cupy_array
 from ..errors import InputError
 from .backends import backend_of
@@ -71,8 +73,9 @@ def _site_positions(tensor: SparseTensor, points: Any) -> Any:
     xp = array_module(points)
     low, size = (xp.asarray(v, dtype=xp.float32) for v in (grid.minimum, grid.voxel_size))
     scale, shift = (xp.asarray(v, dtype=xp.float32) for v in (tensor.scale, tensor.shift))
-    voxels = (points.astype(xp.float32) - low) / size - xp.float32(0.5)
-    return xp.ascontiguousarray((voxels[:, ::-1] - shift) / scale)
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 is beyond the grid: no site is near
+        voxels = (points.astype(xp.float32) - low) / size - xp.float32(0.5)
+        return xp.ascontiguousarray((voxels[:, ::-1] - shift) / scale)
 
 
 def site_centres(tensor: SparseTensor) -> Any:

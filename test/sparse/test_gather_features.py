@@ -105,6 +105,16 @@ def test_far_away_is_zero_and_other_samples_do_not_leak(backend):
     assert backend.to_host(found).tolist() == [[1], [2], [0], [0]]
 
 
+@pytest.mark.filterwarnings("error")
+def test_points_whose_site_overflows_float32_are_zero_without_a_warning(backend):
+    origin = backend.to_device(np.float32([[0.1, 0.1, 0.1]]))
+    tensor = voxelize(
+        origin, origin, point_cloud_range=(-8, -8, -8, 8, 8, 8), voxel_size=(0.5, 0.5, 0.5), backend=backend.name
+    )
+    found = gather_features({"a": tensor}, backend.to_device(np.float32([[3e38, 0, 0], [0, -3e38, 0]])), levels=["a"])
+    assert backend.to_host(found).tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
 def test_bad_requests_are_refused(backend):
     tensor = backend.tensor(np.ones((1, 2), np.float32), np.zeros((1, 4), np.int32), SHAPE)
     points = backend.to_device(np.zeros((1, 3), np.float32))
