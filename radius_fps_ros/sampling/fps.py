@@ -51,7 +51,7 @@ def farthest_point_sampling(
     Args:
         points: (N, 3) x y z, NumPy or CuPy, any float or integer type; rounded to float32 first. Rows that are then
             not finite are never sampled and do not count for the coverage radius.
-        n_samples: how many samples, 1 to 2^31 - 1; more than there are distinct points is for ``on_duplicates`` to decide.
+        n_samples: how many samples, 1 to 2^31 - 1; ``on_duplicates`` decides where fewer distinct points exist.
         start: row of the first sample; it must be finite.
         backend: ``"auto"`` (CUDA where usable, else CPU), ``"cpu"`` or ``"cuda"``.
         method: ``"radius"`` (spherical voxel pruning), ``"lookahead"`` (exact batches), ``"brute"`` (one full pass a
