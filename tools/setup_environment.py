@@ -76,7 +76,12 @@ def step(title: str, command: list[str | Path], hint: str, env: dict[str, str] |
 def make_venv() -> None:
     """Create the virtual environment, or make it anew when another Python made it."""
     config = VENV / "pyvenv.cfg"
-    if PYTHON.exists() and config.is_file() and f"version = {platform.python_version()}" in config.read_text():
+    if (
+        (VENV / "bin" / "pip").exists()
+        and PYTHON.exists()
+        and config.is_file()
+        and f"version = {platform.python_version()}" in config.read_text()
+    ):
         return
     print("setup: virtual environment in .venv")
     try:

@@ -25,6 +25,12 @@ def command(bag: Path, topic: str | None, rate: float, loop: bool, wait: float, 
 
     BAG is a folder, a metadata.yaml, a .db3 or an .mcap file. Everything after --ros-args goes to ROS.
     """
+    if ros_arguments and ros_arguments[0] != "--ros-args":
+        raise InputError(f"unknown argument {ros_arguments[0]!r}; see radius-fps replay --help")
+    try:
+        str(bag).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{str(bag)!r} is not a name in UTF-8, which a ROS parameter must be") from None
     try:
         from rclpy.parameter import Parameter
     except ImportError:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+POLL = 0.05  # s between two looks at whether a waiting request was given up
+
+
+class Turn(enum.Enum):
+    """What became of a request's wait."""
+
+    RUN = enum.auto()
+    FULL = enum.auto()
+    GIVEN_UP = enum.auto()
 
 
 class Admission:
@@ -16,13 +27,19 @@ class Admission:
         self._places = threading.BoundedSemaphore(running + waiting)
 
     @contextmanager
-    def admit(self) -> Iterator[bool]:
-        """Wait for a turn and hold it in the body; yields False, without waiting, when the queue is full."""
+    def admit(self, given_up: Callable[[], bool]) -> Iterator[Turn]:
+        """Wait for a turn and hold it in the body; only with ``Turn.RUN`` may the request run."""
         if not self._places.acquire(blocking=False):
-            yield False
+            yield Turn.FULL
             return
         try:
-            with self._running:
-                yield True
+            while not self._running.acquire(timeout=POLL):
+                if given_up():
+                    yield Turn.GIVEN_UP
+                    return
+            try:
+                yield Turn.RUN
+            finally:
+                self._running.release()
         finally:
             self._places.release()

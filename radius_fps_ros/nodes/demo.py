@@ -125,13 +125,19 @@ def summarize(console: Console, monitor: StreamMonitor, picture: Path) -> bool:
         if exchange.refused and exchange.stats is not None:
             faults.add(f"refused: {exchange.stats.message}")
     complete = len(answered) == len(exchanges) > 0 and not monitor.unexpected and not faults
-    console.print(f"Answered {len(answered)} of {len(exchanges)} frames.", style="green" if complete else "red")
+    console.print(f"\nAnswered {len(answered)} of {len(exchanges)} frames.", style="green" if complete else "red")
     for fault in sorted(faults):
         console.print(f"Fault: {fault}.", style="red")
     if answered:
         latency = np.percentile([exchange.latency for exchange in answered], (50, 99))
         stats = answered[-1].stats
         assert stats is not None
+        if stats.frames_dropped:
+            console.print(
+                "The node drops a waiting frame for a newer one when the machine is too slow or too busy for the "
+                "stream; end other work, or try fewer samples.",
+                style="red",
+            )
         console.print(
             f"Publish to sampled cloud received: p50 {latency[0]:.1f} ms, p99 {latency[1]:.1f} ms; "
             f"{stats.samples:,} samples by {stats.method} on {stats.backend}, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,19 @@ from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 
 from ..errors import InputError
 from ..hausdorff import Certificate, Progress, certify_hausdorff, warm_up
-from .admission import Admission
+from .admission import Admission, Turn
 from .hausdorff_parameters import SPECS
 from .mesh_sources import MeshCache, MeshLimits, requested_mesh
 from .parameters import ParameterSet
 from .run import run_node
 
 NODE_NAME = "radius_fps_hausdorff"
+QUEUE_DEPTH = 2000  # requests in the middleware
+
 Response = Any  # CertifyHausdorff.Response or CertifyAction.Result: the same members
 
 
@@ -43,7 +47,11 @@ class HausdorffNode(Node):
         self._stopping = False
         warm_up(values["backend"])  # before the service is there: compiling would count for the first request's time
         group = ReentrantCallbackGroup()
-        self._service = self.create_service(CertifyHausdorff, "~/certify", self._on_request, callback_group=group)
+        # Deeper than all that are admitted: what the middleware drops would never learn that the node is busy.
+        qos = QoSProfile(depth=QUEUE_DEPTH)
+        self._service = self.create_service(
+            CertifyHausdorff, "~/certify", self._on_request, qos_profile=qos, callback_group=group
+        )
         self._action = ActionServer(
             self,
             CertifyAction,
@@ -51,6 +59,9 @@ class HausdorffNode(Node):
             self._on_goal,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
             callback_group=group,
+            goal_service_qos_profile=qos,
+            result_service_qos_profile=qos,
+            cancel_service_qos_profile=qos,
         )
         roots = ", ".join(map(str, self._roots)) or "nowhere (allowed_roots is empty)"
         self.get_logger().info(f"ready; meshes by URI are read from {roots}")
@@ -80,7 +91,7 @@ class HausdorffNode(Node):
             )
             return False if handle.is_cancel_requested else None
 
-        result = self._certify(handle.request, CertifyAction.Result(), report)
+        result = self._certify(handle.request, CertifyAction.Result(), report, lambda: handle.is_cancel_requested)
         if handle.is_cancel_requested:
             handle.canceled()
         elif result.status in (result.INVALID_INPUT, result.BUSY, result.FAILED):
@@ -89,16 +100,25 @@ class HausdorffNode(Node):
             handle.succeed()
         return result
 
-    def _certify(self, request: Any, response: Response, report: Callable[[Progress], bool | None]) -> Response:
+    def _certify(
+        self,
+        request: Any,
+        response: Response,
+        report: Callable[[Progress], bool | None],
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Response:
         """Fill in the response; whatever is wrong with the request, the node stays up and says so."""
 
         def progress(state: Progress) -> bool | None:
             return False if self._stopping else report(state)
 
-        with self._admission.admit() as admitted:
-            if not admitted:
-                response.status = response.BUSY
-                response.message = "too many requests wait already; try again later"
+        with self._admission.admit(lambda: self._stopping or cancelled()) as turn:
+            if turn is not Turn.RUN:
+                response.status, response.message = {
+                    Turn.FULL: (response.BUSY, "too many requests wait already; try again later"),
+                    Turn.GIVEN_UP: (response.CANCELLED, "cancelled while it waited; nothing is known of the distance"),
+                }[turn]
+                response.upper = float("inf")
                 return response
             try:
                 fill_response(response, self._run(request, progress), request.threshold)
@@ -106,11 +126,14 @@ class HausdorffNode(Node):
                 response.status, response.message = response.INVALID_INPUT, str(error)
             except Exception as error:
                 # Not the caller's fault: the traceback goes to the log, and the caller learns that it failed.
-                self.get_logger().error(f"request failed: {error!r}", exc_info=True)
-                response.status, response.message = response.FAILED, f"internal error: {error}"
+                self.get_logger().error(f"request failed:\n{traceback.format_exc()}")
+                response.status = response.FAILED
+                response.message = f"internal error: {' '.join(repr(error).split())}"
         return response
 
     def _run(self, request: Any, progress: Callable[[Progress], bool | None]) -> Certificate:
+        for sentence in self._params.refused.values():
+            raise InputError(f"the node was started with a value that it refused, and answers nothing: {sentence}")
         values = self._params.values
         limits = MeshLimits(self._roots, int(values["max_file_mb"] * 1e6), values["max_triangles"])
         a = requested_mesh("A", request.mesh_a, request.uri_a, limits, self._cache)
@@ -141,15 +164,7 @@ def fill_response(response: Response, certificate: Certificate, threshold: float
     response.triangles = c.triangles
     response.milliseconds = c.milliseconds
     response.backend = c.backend
-    response.message = {
-        "CONVERGED": "the interval is as narrow as asked",
-        "PROVEN_BELOW": f"the distance is proven to be at most {threshold:g}",
-        "PROVEN_ABOVE": f"the distance is proven to be above {threshold:g}",
-        "TIME_LIMIT": "the time limit came first; the interval is valid",
-        "MEMORY_LIMIT": "the memory limit came first; the interval is valid",
-        "PRECISION_LIMIT": "the interval is as narrow as float64 allows for these coordinates; it is valid",
-        "CANCELLED": "cancelled; the interval is valid",
-    }[c.status.name]
+    response.message = c.status.meaning(threshold)
 
 
 def main() -> None:

@@ -67,11 +67,14 @@ def requested_mesh(name: str, mesh: Mesh, uri: str, limits: MeshLimits, cache: M
     if not uri:
         raise InputError(f"mesh {name} is missing: give it inline or by URI")
     path = resolve_uri(uri, limits.allowed_roots)
-    size = path.stat().st_size
-    if size > limits.max_file_bytes:
-        raise InputError(f"mesh {name}: the file has {size} bytes, more than the limit of {limits.max_file_bytes}")
-    # The suffix is part of the key because it decides how the bytes are read.
-    key = hashlib.sha256(path.suffix.lower().encode() + b"\0" + path.read_bytes()).digest()
+    try:
+        size = path.stat().st_size
+        if size > limits.max_file_bytes:
+            raise InputError(f"mesh {name}: the file has {size} bytes, more than the limit of {limits.max_file_bytes}")
+        # The suffix is part of the key because it decides how the bytes are read.
+        key = hashlib.sha256(path.suffix.lower().encode() + b"\0" + path.read_bytes()).digest()
+    except OSError as error:
+        raise InputError(f"{uri} cannot be read: {error.strerror}") from None
     return cache.get(key, lambda: _limited(name, PreparedMesh(*load_mesh(path)), limits))
 
 
@@ -81,7 +84,10 @@ def resolve_uri(uri: str, allowed_roots: Sequence[Path]) -> Path:
     Raises:
         InputError: another scheme, an unknown package, no regular file, or a file outside the allowed roots.
     """
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # brackets that do not close
+        parts = urlsplit("")
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         path = Path(unquote(parts.path))
     elif parts.scheme == "package" and parts.netloc:

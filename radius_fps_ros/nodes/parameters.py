@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,7 @@ class ParameterSpec:
             return f"a list of {entries}" if self.length is None else f"a list of {self.length} {entries}, or empty"
         noun = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}[type(self.default)]
         if self.low is not None and self.high is not None:
-            return f"{noun} from {self.low:g} to {self.high:g}"
+            return f"{noun} from {_plain(self.low)} to {_plain(self.high)}"
         return noun
 
     def checked(self, value: Any) -> Any:
@@ -70,7 +71,8 @@ class ParameterSpec:
         Raises:
             InputError: it is of another type or out of range; the sentence says what is allowed.
         """
-        refusal = InputError(f"parameter {self.name} must be {self.allowed()}, not {value!r}")
+        shown = value.tolist() if isinstance(value, array) else value
+        refusal = InputError(f"parameter {self.name} must be {self.allowed()}, not {shown!r}")
         if isinstance(self.default, list):
             if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
                 raise refusal
@@ -91,6 +93,10 @@ class ParameterSpec:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
             return False
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+def _plain(number: float) -> str:
+    return f"{number:.0f}" if float(number).is_integer() and abs(number) < 1e10 else f"{number:g}"
 
 
 class ParameterSet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from .frame_log import FrameLog
 from .messages import answered_stats, cloud_message, key_values, records_message, set_stages
 from .parameters import ParameterSet
 from .perception_parameters import SPECS, check_together, make_extractor, pipeline_settings
-from .run import run_node
+from .run import request_stop, run_node
 from .worker import NewestItemWorker
 
 NODE_NAME = "radius_fps_perception"
@@ -55,6 +56,7 @@ class PerceptionNode(LifecycleNode):
         self._params = ParameterSet(self, SPECS, check_together)
         self._log = FrameLog()
         self._lost = 0
+        self.exit_code = 0
         self._worker: NewestItemWorker[_Frame] | None = None
         self._points: Any = None
         if rclpy.get_rmw_implementation_identifier() == "rmw_fastrtps_cpp" and not _fastdds_profile_set():
@@ -111,7 +113,7 @@ class PerceptionNode(LifecycleNode):
         result = super().on_activate(state)
         self._log = FrameLog()
         self._lost = 0
-        self._worker = NewestItemWorker(self._answer, "frames")
+        self._worker = NewestItemWorker(self._work, self._end, "frames")
         qos = QoSProfile(
             depth=INPUT_DEPTH, reliability=ReliabilityPolicy[self._params.values["input_reliability"].upper()]
         )
@@ -171,20 +173,29 @@ class PerceptionNode(LifecycleNode):
     def _lose(self, event: Any) -> None:
         self._lost = event.total_count
 
-    def _answer(self, frame: _Frame) -> None:
+    def _work(self, frame: _Frame) -> None:
         """Work on one frame; whatever is wrong with it, the node stays up and says so."""
-        values = self._params.values
-        header = frame.message.header
         try:
-            result = self._pipeline.process(frame.message, pipeline_settings(values))
+            self._answer(frame)
         except InputError as error:
             self._refuse(frame, str(error))
-            return
         except Exception as error:
-            # Not the sender's fault: the traceback goes to the log, and the frame counts as refused.
-            self.get_logger().error(f"frame failed: {error!r}", exc_info=True)
-            self._refuse(frame, f"internal error: {error}")
-            return
+            self._refuse(frame, self._internal(error))
+
+    def _internal(self, error: Exception) -> str:
+        """The sentence for an error that is not the sender's fault; its traceback goes to the log."""
+        self.get_logger().error(f"frame failed:\n{traceback.format_exc()}")
+        return f"internal error: {' '.join(repr(error).split())}"
+
+    def _end(self) -> None:
+        """The frames' thread has died: end the process, so that whoever started it can start it again."""
+        self.exit_code = 1
+        request_stop()
+
+    def _answer(self, frame: _Frame) -> None:
+        values = self._params.values
+        header = frame.message.header
+        result = self._pipeline.process(frame.message, pipeline_settings(values))
         # The samples go out before the features are begun: who needs only them does not wait.
         milliseconds = dict(result.milliseconds)
         with stage(milliseconds, "publish"):
@@ -206,9 +217,11 @@ class PerceptionNode(LifecycleNode):
         """Compute and publish a frame's features, fill in their statistics, return their milliseconds by stage."""
         try:
             made = extractor(result.cloud, result.rows, result.indices)
-        except InputError as error:
-            self._log.miss_features(str(error))
-            stats.message = f"no features: {error}"
+        except Exception as error:
+            # The samples are out already: the frame is answered, only without features.
+            sentence = str(error) if isinstance(error, InputError) else self._internal(error)
+            self._log.miss_features(sentence)
+            stats.message = f"no features: {sentence}"
             return {}
         milliseconds = dict(made.milliseconds)
         with stage(milliseconds, "publish_features"):

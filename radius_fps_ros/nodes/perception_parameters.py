@@ -91,7 +91,7 @@ def check_together(values: Values) -> None:
     if values["range_min"] > values["range_max"]:
         raise InputError(
             f"range_min={values['range_min']:g} must not be above range_max={values['range_max']:g}; "
-            "set both at once to move them past each other"
+            "set both atomically to move them past each other"
         )
     unknown = [level for level in _levels(values) if level not in FEATURE_LEVELS]
     if unknown:

@@ -44,14 +44,19 @@ class NodeProcess:
         parameters: dict[str, Any] | None = None,
         remappings: Sequence[str] = (),
         output: IO[str] | None = None,
+        program: Sequence[str] | None = None,
     ) -> None:
-        """Start the process; ``output`` takes what it logs (default: where this process logs)."""
+        """Start the process; ``output`` takes what it logs (default: where this process logs).
+
+        ``program``: arguments of the interpreter that run the node in another way than ``-m``.
+        """
         arguments = [word for rule in remappings for word in ("-r", rule)]
         if namespace:
             arguments += ["-r", f"__ns:={namespace}"]
         for name, value in (parameters or {}).items():
             arguments += ["-p", f"{name}:={_yaml(value)}"]
-        command = [sys.executable, "-m", f"{PACKAGE}.nodes.{module}", "--ros-args", *arguments]
+        program = program or ("-m", f"{PACKAGE}.nodes.{module}")
+        command = [sys.executable, *program, "--ros-args", *arguments]
         self.module = module
         self.process = subprocess.Popen(command, stdout=output, stderr=output)
 

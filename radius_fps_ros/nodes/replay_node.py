@@ -6,14 +6,16 @@ import itertools
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
+from rclpy.exceptions import InvalidTopicNameException
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import PointCloud2
 
-from ..clouds.bags import cloud_topics
+from ..clouds.bags import open_bag
 from ..errors import InputError
 from .parameters import ParameterSet, ParameterSpec
 from .run import request_stop, run_node
@@ -63,15 +65,25 @@ class ReplayNode(Node):
         except InputError as error:
             self.exit_code = 2
             self.get_logger().error(str(error))
-        request_stop()
+        except Exception:
+            self.exit_code = 1
+            self.get_logger().error(f"replay failed:\n{traceback.format_exc()}")
+        finally:
+            request_stop()
 
     def _play(self) -> None:
         values = self._params.values
         if not values["bag"]:
             raise InputError("parameter bag must name a bag to play")
         bag, topic = Path(values["bag"]), values["topic"] or None
-        topics = [topic] if topic else cloud_topics(bag)
-        clouds = {name: self.create_publisher(PointCloud2, name, QoSProfile(depth=5)) for name in topics}
+        with open_bag(bag, topic) as opened:
+            topics = list(opened.counts)
+        try:
+            clouds = {name: self.create_publisher(PointCloud2, name, QoSProfile(depth=5)) for name in topics}
+        except InvalidTopicNameException as error:
+            raise InputError(
+                f"{bag} has a topic whose name ROS 2 does not allow: {str(error).splitlines()[0]}"
+            ) from None
 
         def publish(frame: StreamFrame) -> None:
             clouds[frame.topic].publish(frame.cdr)

@@ -26,7 +26,8 @@ def run_node(
     args: list[str] | None = None,
     make_executor: Callable[[], Executor] = SingleThreadedExecutor,
 ) -> int:
-    """Run a node as a process; returns its exit code: the node's ``exit_code`` where it has one, else 0.
+    """Run a node as a process; returns its exit code: the node's ``exit_code`` where it has one, else 0; 2 for bad ROS
+    arguments.
 
     The executor spins in a thread and the main thread waits for the signal: rclpy's own handlers would shut the
     context down under a frame that is still in work; here ``node.stop_work()``, where there is one, ends it first.
@@ -34,9 +35,14 @@ def run_node(
     stop_signal = _stop_signal()
     try:
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-    except (rclpy_implementation.RCLInvalidROSArgsError, rclpy_implementation.UnknownROSArgsError) as error:
-        sys.exit(f"the ROS arguments cannot be used: {str(error).splitlines()[0]}")
-    node = make_node()
+        node = make_node()
+    except (
+        rclpy_implementation.RCLError,
+        rclpy_implementation.RCLInvalidROSArgsError,
+        rclpy_implementation.UnknownROSArgsError,
+    ) as error:
+        print(f"the ROS arguments cannot be used: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
     executor = make_executor()
     executor.add_node(node)
     faults: list[BaseException] = []

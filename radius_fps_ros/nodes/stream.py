@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rclpy.serialization import serialize_message
+from rclpy.serialization import deserialize_message, serialize_message
+from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
 
 from ..clouds import Cloud, encode_cloud
 from ..clouds.bags import open_bag
 from ..clouds.synthetic import FRAME_SECONDS, StreetScene
+from ..errors import InputError
 from .messages import cloud_message
+
+LONGEST_GAP = 86_400.0  # s between two clouds; a bag with more has wrong stamps and would seem to hang
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,25 @@ def bag_frames(path: Path, topic: str | None = None) -> Iterator[StreamFrame]:
         InputError: the bag cannot be read, or has no such topic.
     """
     with open_bag(path, topic) as bag:
-        first: int | None = None
-        for message in bag:
-            first = message.timestamp if first is None else first
+        first = last = 0
+        for number, message in enumerate(bag):
+            first = first if number else message.timestamp
+            gap = (message.timestamp - last) * 1e-9 if number else 0.0
+            if abs(gap) > LONGEST_GAP:
+                raise InputError(f"{path} has a gap of {gap:.3g} s after {number} clouds; its times cannot be right")
+            last = message.timestamp
+            _check_cloud(path, number, message.cdr)
             yield StreamFrame(message.topic, (message.timestamp - first) * 1e-9, message.cdr)
+
+
+def _check_cloud(path: Path, number: int, cdr: bytes) -> None:
+    # Subscribers would answer bytes that they cannot read with silence.
+    try:
+        deserialize_message(cdr, PointCloud2)
+    except Exception as error:
+        raise InputError(
+            f"{path}: cloud {number} is no readable PointCloud2 ({' '.join(str(error).split())})"
+        ) from None
 
 
 def play(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -12,11 +13,13 @@ Item = TypeVar("Item")
 class NewestItemWorker(Generic[Item]):
     """Calls ``work(item)`` in a thread of its own with the newest item offered.
 
-    ``work`` must handle its own errors: one that escapes ends the process loudly through ``threading.excepthook``.
+    ``work`` must handle its own errors. One that escapes ends the thread: its traceback goes to stderr, and ``failed``
+    is called, so that nobody waits for answers that never come.
     """
 
-    def __init__(self, work: Callable[[Item], None], name: str) -> None:
+    def __init__(self, work: Callable[[Item], None], failed: Callable[[], None], name: str) -> None:
         """Start the thread."""
+        self._failed = failed
         self._work = work
         self._newest: list[Item] = []
         self._condition = threading.Condition()
@@ -55,4 +58,9 @@ class NewestItemWorker(Generic[Item]):
                 if self._stopping:
                     return
                 item = self._newest.pop()
-            self._work(item)
+            try:
+                self._work(item)
+            except BaseException:
+                traceback.print_exc()
+                self._failed()
+                return

@@ -9,6 +9,7 @@ from geometry_msgs.msg import Point
 from radius_fps_interfaces.action import CertifyHausdorff as CertifyAction
 from radius_fps_interfaces.srv import CertifyHausdorff
 from rclpy.action import ActionClient
+from rclpy.qos import QoSProfile
 from scenarios import set_parameters, wait_until
 from shape_msgs.msg import Mesh, MeshTriangle
 
@@ -116,6 +117,7 @@ def test_threshold(running, threshold, status):
     ("members", "words"),
     [
         ({"uri_a": "file:///etc/passwd", "uri_b": "small.off"}, "outside the folders"),
+        ({"uri_a": "file://[bad/a.obj", "uri_b": "small.off"}, "is not a file:///path or package://name/path URI"),
         ({"uri_a": "missing.off", "uri_b": "small.off"}, "does not exist"),
         ({"uri_a": "empty.off", "uri_b": "small.off"}, "empty.off"),
         ({"uri_a": "text.ply", "uri_b": "small.off"}, "text.ply"),
@@ -144,18 +146,23 @@ def test_a_bad_request_is_one_sentence(running, members, words):
     assert "\n" not in answer.message
 
 
-def test_eight_clients_at_once_lose_nothing(running, ros_node):
-    roots, client = running
+@pytest.mark.parametrize("clients", [8, 40])
+def test_many_clients_at_once_lose_nothing(running, ros_node, clients):
+    """Two run and four wait; the others are told at once that the node is busy."""
+    roots, _ = running
     expected = certify_hausdorff(SMALL, OTHER)
+    # Every client's reader gets the answers to all of them, so a burst overruns the default depth of ten.
+    qos = QoSProfile(depth=2 * clients)
+    callers = [ros_node.create_client(CertifyHausdorff, f"{NAME}/certify", qos_profile=qos) for _ in range(clients)]
+    assert all(caller.wait_for_service(timeout_sec=10) for caller in callers)
     futures = []
-    for k in range(8):
-        ends = ("small.off", "other.off") if k % 2 else ("small.off", "small.off")
-        uris = dict(zip(("uri_a", "uri_b"), (uri(roots, end) for end in ends), strict=True))
-        futures.append(client.call_async(CertifyHausdorff.Request(**uris)))
+    for k, caller in enumerate(callers):
+        uris = {"uri_a": uri(roots, "small.off"), "uri_b": uri(roots, "other.off" if k % 2 else "small.off")}
+        futures.append(caller.call_async(CertifyHausdorff.Request(**uris)))
     wait_until(lambda: all(future.done() for future in futures), 60)
     answers = [future.result() for future in futures]
     served = [(k, answer) for k, answer in enumerate(answers) if answer.status != Response.BUSY]
-    assert len(served) >= 6, "two run and four wait"
+    assert len(served) >= 6
     for k, answer in served:
         assert answer.status == Response.CONVERGED
         if k % 2:
@@ -165,6 +172,8 @@ def test_eight_clients_at_once_lose_nothing(running, ros_node):
             assert answer.lower == 0.0
     for answer in answers:
         assert answer.status != Response.BUSY or "try again" in answer.message
+    for caller in callers:
+        ros_node.destroy_client(caller)
 
 
 def test_the_action_reports_and_cancels_while_short_requests_pass(running, ros_node):

@@ -109,7 +109,7 @@ def test_more_samples_than_points_gives_all_distinct_points(running):
     ("values", "words"),
     [
         ({"n_samples": 0}, "n_samples"),
-        ({"n_samples": "many"}, "parameter n_samples must be an integer from 1 to 1e+06, not 'many'"),
+        ({"n_samples": "many"}, "parameter n_samples must be an integer from 1 to 1000000, not 'many'"),
         ({"n_samples": 2.5}, "n_samples must be an integer"),
         ({"range_max": float("nan")}, "range_max"),
         ({"range_min": 5.0, "range_max": 1.0}, "range_min=5 must not be above range_max=1"),
@@ -190,6 +190,56 @@ def test_features_at_the_samples(ros_node, tmp_path):
     assert bad.stats.feature_channels == 0
 
 
+FAULTY = """
+import radius_fps_ros.frame_features as features, radius_fps_ros.nodes.perception_node as node
+from radius_fps_ros.pipeline import FramePipeline
+process, extract = FramePipeline.process, features.FeatureExtractor.__call__
+def process_or_fail(self, message, settings):
+    if message.width == 13:
+        raise MemoryError("a line\\nand another")
+    return process(self, message, settings)
+def extract_or_fail(self, cloud, rows, samples):
+    if len(cloud) == 17:
+        raise RuntimeError("no device")
+    return extract(self, cloud, rows, samples)
+FramePipeline.process, features.FeatureExtractor.__call__ = process_or_fail, extract_or_fail
+node.main()
+"""
+
+
+def test_an_internal_error_costs_one_frame_and_not_the_node(ros_node, tmp_path):
+    with (tmp_path / "log").open("w+") as log:
+        parameters = {"features": "on", "backend": "cpu", "n_samples": 5}
+        process = NodeProcess(
+            "perception_node", namespace="/faulty", parameters=parameters, output=log, program=("-c", FAULTY)
+        )
+        name = "/faulty/radius_fps_perception"
+        with process:
+            monitor = StreamMonitor(ros_node, name, topic="/faulty/points")
+            process.bring_up(ros_node, name)
+            assert monitor.wait_until_connected()
+            clouds = [xyzi_cloud(random_points(count)) for count in (20, 13, 17, 20)]
+            first, failed, featureless, last = exchange(monitor, clouds)
+            check_answers([first, featureless, last], 5)
+            assert failed.stats.status == FrameStats.REFUSED
+            assert failed.stats.message == "internal error: MemoryError('a line\\nand another')"
+            assert featureless.stats.message == "no features: internal error: RuntimeError('no device')"
+            assert last.stats.feature_channels == 64
+            assert process.stop() == 0
+        text = (tmp_path / "log").read_text()
+    assert text.count("Traceback") == 2, "both in the log, and nothing else"
+
+
+def test_ros_arguments_that_cannot_be_used_are_one_sentence(ros_environment, tmp_path):
+    with (tmp_path / "log").open("w+") as log:
+        with NodeProcess("perception_node", remappings=["no rule"], output=log) as node:
+            assert node.process.wait(30) == 2
+        text = (tmp_path / "log").read_text()
+    # rcl's own line comes first
+    assert text.splitlines()[-1].startswith("the ROS arguments cannot be used: ")
+    assert "Traceback" not in text
+
+
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_life_cycle_and_orderly_end(ros_node, tmp_path, stop):
     with (tmp_path / "log").open("w+") as log:
@@ -221,8 +271,8 @@ def test_a_bad_parameter_at_the_start_refuses_to_configure_and_the_node_stays_up
             assert not process.change_state(ros_node, name, Transition.TRANSITION_CONFIGURE)
             log.flush()
             text = (tmp_path / "log").read_text()
-            assert "parameter n_samples must be an integer from 1 to 1e+06, not -5" in text
-            assert "parameter range_max must be a number from 0 to 1e+06, not 'far'" in text
+            assert "parameter n_samples must be an integer from 1 to 1000000, not -5" in text
+            assert "parameter range_max must be a number from 0 to 1000000, not 'far'" in text
             assert "Traceback" not in text
             assert set_parameters(ros_node, name, n_samples=5)[0]
             assert not process.change_state(ros_node, name, Transition.TRANSITION_CONFIGURE)

@@ -28,6 +28,16 @@ def write_bag(path, topics=("/front", "/rear"), clouds=CLOUDS):
     return path
 
 
+def write_clouds(path, topic="/front", seconds=(0, 1), clouds=CLOUDS):
+    """A bag of one topic with clouds at the given times."""
+    store = get_typestore(Stores.ROS2_KILTED)
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection(topic, "sensor_msgs/msg/PointCloud2", typestore=store)
+        for second, cdr in zip(seconds, clouds, strict=False):
+            writer.write(connection, second * 10**9, cdr)
+    return path
+
+
 def replay(*arguments):
     command = [str(Path(sys.executable).with_name("radius-fps")), "replay", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -94,3 +104,36 @@ def test_a_bad_bag_or_argument_is_one_sentence(ros_environment, tmp_path, damage
     errors = [line for line in output.splitlines() if "ERROR" in line]
     assert len(errors) == 1
     assert words is None or words in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("contents", "words"),
+    [
+        ({"topic": "/not-a-name"}, "has a topic whose name ROS 2 does not allow"),
+        ({"seconds": (0, 10**9)}, "has a gap of 1e+09 s after 1 clouds"),
+        ({"clouds": [CLOUDS[0], CLOUDS[1][:200]]}, "cloud 1 is no readable PointCloud2"),
+        ({"clouds": [b"\0"]}, "cloud 0 is no readable PointCloud2"),
+    ],
+)
+def test_a_bag_that_cannot_be_published_ends_with_one_sentence(ros_environment, tmp_path, contents, words):
+    process = replay(write_clouds(tmp_path / "bag", **contents), "--wait", 0)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "Traceback" not in output
+    assert words in output
+
+
+def test_a_topic_may_be_named_without_its_slash(ros_environment, tmp_path):
+    process = replay(write_clouds(tmp_path / "bag"), "--topic", "front", "--wait", 0)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "published 2 clouds of /front" in output
+
+
+@pytest.mark.parametrize("arguments", [["--bogus"], ["more", "words"], ["--ros-args", "-r", "no rule"]])
+def test_unknown_arguments_are_refused(ros_environment, tmp_path, arguments):
+    process = replay(write_clouds(tmp_path / "bag"), "--wait", 0, *arguments)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "Traceback" not in output
+    assert output.count("\n") <= 2, "one sentence, and rcl's own line before it"

@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from radius_fps_ros.nodes.worker import NewestItemWorker
 
 
@@ -14,7 +16,7 @@ def test_the_newest_item_wins_and_drops_are_counted():
             first.set()
             assert go_on.wait(10)
 
-    worker = NewestItemWorker(work, "test")
+    worker = NewestItemWorker(work, pytest.fail, "test")
     worker.offer(0)
     assert first.wait(10)
     for item in range(1, 6):
@@ -36,7 +38,7 @@ def test_stop_finishes_the_item_in_work_and_counts_the_waiting_one():
         assert go_on.wait(10)
         done.append(item)
 
-    worker = NewestItemWorker(work, "test")
+    worker = NewestItemWorker(work, pytest.fail, "test")
     worker.offer("in work")
     assert first.wait(10)
     worker.offer("waiting")
@@ -45,3 +47,17 @@ def test_stop_finishes_the_item_in_work_and_counts_the_waiting_one():
     assert worker.stop(10)
     assert done == ["in work"]
     assert worker.dropped == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_error_that_escapes_is_told(capfd):
+    failed = threading.Event()
+
+    def work(item):
+        raise MemoryError("no room")
+
+    worker = NewestItemWorker(work, failed.set, "test")
+    worker.offer(1)
+    assert failed.wait(10)
+    assert worker.stop(10)
+    assert "MemoryError: no room" in capfd.readouterr().err
