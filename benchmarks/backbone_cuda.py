@@ -11,6 +11,7 @@ the faster of the two.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import time
@@ -42,8 +43,8 @@ def clouds(folder: str | None) -> dict[str, tuple[np.ndarray, tuple[float, ...],
         frame[:, 3] /= 255
         found["real 34,688"] = (frame, (-54.0, -54.0, -5.0, 54.0, 54.0, 3.0), (0.075, 0.075, 0.2))
         frame = np.fromfile(Path(folder) / "kitti_000008_17238x4_f32.bin", np.float32).reshape(-1, 4)
-        # A camera's part of a scan; three of them a car's way apart stand for the scan of one.
-        three = np.concatenate([frame + np.float32([shift, 0, 0, 0]) for shift in (0, 0.8, 1.6)])
+        # A 64-beam scan cut to a camera's view; three of them 2 cm apart have the size of a whole one.
+        three = np.concatenate([frame + np.float32([shift, 0, 0, 0]) for shift in (0, 0.02, 0.04)])
         found["real 51,714"] = (three, (0.0, -40.0, -3.0, 70.4, 40.0, 1.0), (0.05, 0.05, 0.1))
     return found
 
@@ -223,6 +224,17 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(f"| {line} |" for line in lines) + "\n"
 
 
+def report(results: dict[str, Any]) -> str:
+    facts = ", ".join(f"{name} {value}" for name, value in results["machine"].items())
+    parts = {
+        "Whole network, rulebooks included": results["rows"],
+        "Growth: voxels of [41, 3000, 3000], four samples": results["growth"],
+        "Other stages, milliseconds with the wait for the device": results["other_stages_ms"],
+    }
+    tables = [f"## {title}\n\n{table(rows)}" for title, rows in parts.items()]
+    return "\n".join(["# The backbone on CUDA", "", f"{facts}; `{results['command']}`", "", *tables])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("RADIUS_FPS_DATA"))
@@ -243,7 +255,7 @@ def main() -> None:
         growth.append(measure(f"surfaces {count:,}", tensor, "float16", 10, peers and count <= 200_000))
     stages = [other_stages(name, cloud, inputs[name], arguments.runs) for name, cloud in clouds(arguments.data).items()]
     path = write_results("backbone_cuda", rows, growth=growth, other_stages_ms=stages, peer=peers)
-    text = "\n".join(["# The backbone on CUDA", "", table(rows), table(growth), table(stages)])
+    text = report(json.loads(path.read_text()))
     (RESULTS / "backbone_cuda.md").write_text(text)
     print(text, path)
 
