@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..device import select_backend
-from ..errors import BackendError, InputError
+from ..errors import InputError
 from .goal import Goal, Interval, Outcome, Progress, Status, unsearched
 from .mesh import MeshLike, PreparedMesh, prepare_mesh
 
@@ -160,8 +160,10 @@ Directed: TypeAlias = Callable[[PreparedMesh, PreparedMesh, Goal, Interval], Out
 
 def _backend(requested: str) -> tuple[str, Directed]:
     """Name and directed search of the backend that runs."""
-    if select_backend(requested).name == "cuda" and requested == "cuda":
-        raise BackendError("the Hausdorff distance has no CUDA backend in this version; use backend='cpu'")
+    if select_backend(requested).name == "cuda":
+        from . import cuda
+
+        return "cuda", cuda.directed
     from .cpu.wavefront import directed
 
     return "cpu", directed

@@ -3,6 +3,6 @@
 import pytest
 
 
-@pytest.fixture(params=["cpu"])
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request):
     return request.param
