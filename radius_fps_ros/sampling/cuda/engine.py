@@ -18,13 +18,10 @@ from .layout import SUMMARY, SUMMARY_WORDS, blocks_for, full_layout
 from .methods import METHODS
 from .workspace import Workspace
 
-# Measured crossovers (benchmarks/results/fps_cuda.md): for small clouds and for few samples, a sort and rounds between
-# all multiprocessors cost more than they save.
-AUTO_METHODS = ("single_block", "brute", "lookahead")
-SINGLE_BLOCK_POINTS = 1 << 14
-SINGLE_BLOCK_DISTANCES = 1 << 20
-BRUTE_POINTS = 1 << 16
+# Measured crossover: for so few samples of so small a cloud two launches each cost less than the sort does.
+AUTO_METHODS = ("brute", "lookahead")
 BRUTE_SAMPLES = 8
+BRUTE_POINTS = 1 << 16
 
 COOPERATIVE_METHODS = ("radius", "lookahead")  # the pruned ones
 
@@ -49,8 +46,7 @@ class CudaEngine:
     CUDA graph or overlap with copies, and allocates nothing from the second cloud of a size on.
 
     Args:
-        method: one of `radius_fps_ros.sampling.engine.METHODS`, or ``"single_block"``, which ``auto`` takes for small
-            clouds.
+        method: one of `radius_fps_ros.sampling.engine.METHODS`, or ``"single_block"``, a baseline for benchmarks.
         threads: ignored.
     """
 
@@ -107,11 +103,7 @@ class CudaEngine:
         """What ``auto`` means for a cloud; any other method means itself."""
         if self._method != "auto":
             return self._method
-        if n_points <= SINGLE_BLOCK_POINTS and n_points * n_samples <= SINGLE_BLOCK_DISTANCES:
-            return "single_block"
-        if n_points <= BRUTE_POINTS and n_samples <= BRUTE_SAMPLES:
-            return "brute"
-        return "lookahead"
+        return "brute" if n_samples <= BRUTE_SAMPLES and n_points <= BRUTE_POINTS else "lookahead"
 
     @property
     def workspace_bytes(self) -> int:

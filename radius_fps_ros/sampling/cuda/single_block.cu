@@ -1,5 +1,4 @@
-// Farthest point sampling by one block, as PointNet++ and the libraries after it do it: one launch, and no block waits
-// for another, so it is the fastest for small clouds.
+// Farthest point sampling by one block, as PointNet++ and the libraries after it do it. A baseline for benchmarks.
 #include "summary.cuh"
 #include "warp.cuh"
 

@@ -159,12 +159,10 @@ def test_the_memory_report_is_what_is_held(method, n, m):
     assert engine.workspace_bytes == device_bytes(method, n, m)
 
 
-def test_auto_takes_the_simple_methods_where_sorting_would_not_pay():
+def test_auto_takes_brute_only_where_sorting_would_not_pay():
     engine = CudaEngine()
-    assert engine.method_for(1000, 500) == "single_block"
-    assert engine.method_for(16_000, 1000) == "lookahead"
-    assert engine.method_for(50_000, 4) == "brute"
-    assert engine.method_for(50_000, 100) == "lookahead"
+    assert engine.method_for(1000, 4) == "brute"
+    assert engine.method_for(1000, 500) == "lookahead"
     assert engine.method_for(5_000_000, 4) == "lookahead"
     assert CudaEngine("radius").method_for(1000, 4) == "radius"
 
