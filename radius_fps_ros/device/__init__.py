@@ -1,6 +1,13 @@
 """Where work runs: choice of backend, CPU threads, CUDA kernel files."""
 
-from .backend import BackendChoice, array_module, cuda_unavailable_reason, is_cupy_array, select_backend
+from .backend import (
+    BackendChoice,
+    array_module,
+    cuda_unavailable_reason,
+    device_memory,
+    is_cupy_array,
+    select_backend,
+)
 from .kernels import KernelFile
 from .threads import numba_threads, usable_cores
 
@@ -9,6 +16,7 @@ __all__ = [
     "KernelFile",
     "array_module",
     "cuda_unavailable_reason",
+    "device_memory",
     "is_cupy_array",
     "numba_threads",
     "select_backend",

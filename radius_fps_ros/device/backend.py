@@ -53,6 +53,15 @@ def cuda_unavailable_reason() -> str | None:
     return None
 
 
+def device_memory(choice: BackendChoice) -> int | None:
+    """Bytes that this process's CuPy memory pool holds on the current device; ``None`` where the CPU runs."""
+    if choice.name != "cuda":
+        return None
+    import cupy
+
+    return int(cupy.get_default_memory_pool().total_bytes())
+
+
 def select_backend(requested: str, *arrays: Any) -> BackendChoice:
     """Choose the backend for ``requested`` (``"auto" | "cpu" | "cuda"``).
 

@@ -19,6 +19,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.time import Time
 from sensor_msgs.msg import PointCloud2
 
+from ..device import device_memory
 from ..errors import InputError, RadiusFpsError
 from ..frame_features import FeatureExtractor, feature_records
 from ..pipeline import FramePipeline, FrameResult, stage
@@ -289,6 +290,9 @@ class PerceptionNode(LifecycleNode):
             "backend": self._pipeline.backend.name,
             "backend_reason": self._pipeline.backend.reason,
         }
+        memory = device_memory(self._pipeline.backend)
+        if memory is not None:
+            values["gpu_memory_mb"] = memory / 1e6
         status = DiagnosticStatus(
             level=level, name=f"{self.get_name()}: frames", message=message, hardware_id=self.get_fully_qualified_name()
         )

@@ -11,6 +11,7 @@ import radius_fps_ros
 from radius_fps_ros.device import (
     array_module,
     cuda_unavailable_reason,
+    device_memory,
     is_cupy_array,
     numba_threads,
     select_backend,
@@ -23,6 +24,21 @@ def test_auto_says_why():
     choice = select_backend("auto", np.zeros(3))
     assert choice.name == ("cpu" if cuda_unavailable_reason() else "cuda")
     assert choice.reason
+
+
+def test_device_memory_is_none_on_the_cpu():
+    assert device_memory(select_backend("cpu")) is None
+
+
+@pytest.mark.gpu
+def test_device_memory_grows_with_what_is_held():
+    import cupy
+
+    choice = select_backend("cuda")
+    before = device_memory(choice)
+    held = cupy.zeros(50_000_000, cupy.uint8)
+    assert device_memory(choice) >= before + held.nbytes - cupy.get_default_memory_pool().free_bytes()
+    assert device_memory(choice) >= held.nbytes
 
 
 def test_unknown_backend_is_refused():

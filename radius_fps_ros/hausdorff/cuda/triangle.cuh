@@ -98,7 +98,11 @@ __device__ __forceinline__ double support(const Triangle& t, Vector<double> n) {
 // the line from p to a corner, and to the one from p to its foot on an edge. One of them touches the nearest point.
 __device__ __forceinline__ double distance_below(const Triangle& triangle, Vector<double> p) {
     const Triangle t = {triangle.a - p, triangle.b - p, triangle.c - p};
-    double best = support(t, cross(t.b - t.a, t.c - t.a));
+    const Vector<double> e1 = t.b - t.a;
+    Vector<double> height = t.c - t.a;  // over e1: with it the normal of a sliver is as good as that of other triangles
+    const double square1 = dot(e1, e1);
+    for (int pass = 0; pass < 2 && square1 > 1e-200; ++pass) height = along(height, -dot(height, e1) / square1, e1);
+    double best = support(t, cross(e1, height));
     Vector<double> from = t.a, to = t.b, next = t.c;
 #pragma unroll
     for (int corner = 0; corner < 3; ++corner) {
