@@ -60,7 +60,7 @@ class CudaEngine:
         """See `Engine.run`; ``points`` may be NumPy or CuPy, and the indices are of the same kind.
 
         Raises:
-            BackendError: the device reported a fault or cannot run the method.
+            BackendError: the device reported a fault, or is not the one of the first call.
         """
         with _faults_as_sentences(f"sampling {len(points)} points"):
             output = self.enqueue(cupy.asarray(points), n_samples, start)
@@ -74,14 +74,15 @@ class CudaEngine:
             `Output` in memory of the engine, valid until its next call.
 
         Raises:
-            BackendError: the current device cannot run the method.
+            BackendError: the current device is not the one of the first call, or cannot run the method.
         """
         return self._enqueue(self.method_for(len(points), n_samples), points, n_samples, start)
 
     def _enqueue(self, method: str, points: Any, n_samples: int, start: int) -> Output:
         device = cupy.cuda.Device()
-        if self._device != device.id:  # memory and kernels belong to one device
-            self._device, self._workspace, self._kernels = device.id, Workspace(), Kernels()
+        if self._device not in (None, device.id):
+            raise BackendError(f"this sampler works on CUDA device {self._device}, but the current one is {device.id}")
+        self._device = device.id
         if method in COOPERATIVE_METHODS and not device.attributes["CooperativeLaunch"]:
             raise BackendError(
                 f"method={method!r} needs cooperative launch, which CUDA device {device.id} does not offer"
