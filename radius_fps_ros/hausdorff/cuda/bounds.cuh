@@ -40,25 +40,27 @@ __device__ __forceinline__ double covering_bound(const Open& o) {
 // Cuts the triangle between its corners' nearest triangles and bounds each piece by its own. Cut points lie on the edges
 // whose ends have different ones, where the two distances meet if they were linear, and in the middle when all three
 // differ. Any cut is valid: a piece lies in the hull of its corners, on which the distance to one convex triangle is
-// largest at a corner. So float may place the cuts. They do what the bisector planes of Kang et al. (2018) do.
+// largest at a corner. But the bound is only as tight as the cut is well placed, however small the triangle. The cuts do
+// what the bisector planes of Kang et al. (2018) do.
 __device__ __forceinline__ bool split_covers(const Search& s, const Open& o, double limit, double& worst) {
-    float f[3][3];  // f[a][b]: distance of corner b to the triangle nearest to corner a
-#pragma unroll
-    for (int a = 0; a < 3; ++a) {
-        const Row row = load_row(s.target.rows, o.row[a]);
-#pragma unroll
-        for (int b = 0; b < 3; ++b) f[a][b] = distance_interval(row, o.p[b], 0.0f).upper;
-    }
     double largest = fmax(fmax(o.distance[0], o.distance[1]), o.distance[2]);
     if (largest > limit) return false;
+    double f[3][3];  // f[a][b]: distance of corner b to the triangle nearest to corner a
+#pragma unroll
+    for (int a = 0; a < 3; ++a)
+#pragma unroll
+        for (int b = 0; b < 3; ++b)
+            f[a][b] = o.row[a] == o.row[b] ? o.distance[b]
+                                           : estimate(s.target.mesh, s.target.frame, s.target.rows, s.precision,
+                                                      o.row[a], o.p[b]);
     int different = 0;
 #pragma unroll
     for (int a = 0; a < 3; ++a) {
         const int b = a == 2 ? 0 : a + 1;
         if (o.row[a] == o.row[b]) continue;
         ++different;
-        const float ga = f[b][a] - f[a][a], gb = f[a][b] - f[b][b];
-        const double t = ga + gb > 0.0f ? clamp(ga / (ga + gb), 1.0f) : 0.5f;
+        const double ga = f[b][a] - f[a][a], gb = f[a][b] - f[b][b];
+        const double t = ga + gb > 0.0 ? clamp(ga / (ga + gb), 1.0) : 0.5;
         const Point x = make_point(along(o.p[a].exact, t, o.p[b].exact - o.p[a].exact));
         if (!covers(s.target, s.precision, o.row[a], x, limit, largest) ||
             !covers(s.target, s.precision, o.row[b], x, limit, largest))
@@ -66,15 +68,14 @@ __device__ __forceinline__ bool split_covers(const Search& s, const Open& o, dou
     }
     if (different == 3) {
         // barycentric weights at which the three distances meet if they were linear
-        const Vector<float> u = {f[0][0] - f[1][0], f[0][1] - f[1][1], f[0][2] - f[1][2]};
-        const Vector<float> v = {f[0][0] - f[2][0], f[0][1] - f[2][1], f[0][2] - f[2][2]};
-        const Vector<float> w = cross(u, v);
-        const float total = w.x + w.y + w.z;
-        float w0 = w.x / total, w1 = w.y / total;
-        if (!(w0 >= 0.0f && w1 >= 0.0f && w0 + w1 <= 1.0f)) w0 = w1 = 1.0f / 3.0f;  // outside, or 0 / 0
+        const Vector<double> u = {f[0][0] - f[1][0], f[0][1] - f[1][1], f[0][2] - f[1][2]};
+        const Vector<double> v = {f[0][0] - f[2][0], f[0][1] - f[2][1], f[0][2] - f[2][2]};
+        const Vector<double> w = cross(u, v);
+        const double total = w.x + w.y + w.z;
+        double w0 = w.x / total, w1 = w.y / total;
+        if (!(w0 >= 0.0 && w1 >= 0.0 && w0 + w1 <= 1.0)) w0 = w1 = 1.0 / 3.0;  // outside, or 0 / 0
         const Vector<double> c = o.p[2].exact;
-        const Point x = make_point(along(along(c, static_cast<double>(w0), o.p[0].exact - c), static_cast<double>(w1),
-                                         o.p[1].exact - c));
+        const Point x = make_point(along(along(c, w0, o.p[0].exact - c), w1, o.p[1].exact - c));
         for (int a = 0; a < 3; ++a)
             if (!covers(s.target, s.precision, o.row[a], x, limit, largest)) return false;
     }

@@ -204,6 +204,12 @@ __device__ __noinline__ double bound_within(Mesh mesh, Frame frame, const float4
     return distance <= limit ? distance : infinity();
 }
 
+// The distance from p to triangle j, off by no more than what is ignored.
+__device__ __noinline__ double estimate(Mesh mesh, Frame frame, const float4* rows, Precision precision, int j, Point p) {
+    const Interval d = distance_interval(load_row(rows, j), p, precision.tiny);
+    return d.upper - d.lower <= precision.ignore ? d.upper : exact_distance(mesh, frame, j, p.exact);
+}
+
 // Whether triangle j is within `limit` of p; `worst` rises to a bound on the distance when it is.
 __device__ __forceinline__ bool covers(const Target& target, const Precision& precision, int j, const Point& p,
                                        double limit, double& worst) {

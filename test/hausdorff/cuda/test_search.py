@@ -72,6 +72,17 @@ def test_near_zero_pairs_finish(tolerance):
         assert c.upper < 1e-6
 
 
+def test_a_tight_tolerance_needs_few_triangles():
+    """Along the curve where two triangles are equally near, bounds must close faster than triangles shrink."""
+    a = shapes.triangle((0, 0, 0), (4, 0, 0), (1, 3, 0))
+    left, right = ((-1, -1, 1), (1, -1, 0.5), (0, 4, 0.7)), ((5, -1, 0.9), (3.5, -1, 0.4), (4, 4, 1.1))
+    b = shapes.joined(shapes.triangle(*left), shapes.triangle(*right))
+    for tolerance in (1e-6, 1e-8, 1e-10):
+        c = search(a, b, tolerance)
+        assert c.status is Status.CONVERGED
+        assert c.triangles <= 3 * search(a, b, tolerance, on_cpu).triangles + 100
+
+
 def open_pair():
     """Each face of a plane over a random one: many stay open for several rounds."""
     rng = np.random.default_rng(3)
