@@ -22,7 +22,7 @@ lint: setup  ## style and types
 test: lint  ## style, types and all tests
 	@$(RUN) -m pytest
 
-bench: setup  ## the benchmarks this machine can run; tables here, JSON in benchmarks/results
+bench: setup  ## CPU sampling beside its peers where installed; benchmarks/ has the others
 	@$(RUN) benchmarks/fps_cpu.py
 
 clean:  ## remove the environment and everything built
