@@ -10,8 +10,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from rclpy.duration import Duration
 from rclpy.exceptions import InvalidTopicNameException
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import PointCloud2
 
@@ -22,6 +24,9 @@ from .run import request_stop, run_node
 from .stream import StreamFrame, bag_frames, play
 
 NODE_NAME = "radius_fps_replay"
+OTHERS_WAIT = 0.5  # s that the other topics' subscribers may come after the first one
+LAST_CLOUDS_TIMEOUT = 5.0  # s that reliable subscribers may take to acknowledge the last clouds
+POLL = 0.02  # s
 SPECS = (
     ParameterSpec("bag", "", "Folder, metadata.yaml, .db3 or .mcap file of the bag.", read_only=True),
     ParameterSpec("topic", "", "The only topic to publish; empty: all PointCloud2 topics.", read_only=True),
@@ -89,15 +94,41 @@ class ReplayNode(Node):
             clouds[frame.topic].publish(frame.cdr)
 
         first = next(bag_frames(bag, topic), None)  # before the wait: a bag that cannot be read is said at once
-        deadline = time.monotonic() + values["wait"]
-        while first and time.monotonic() < deadline and not any(c.get_subscription_count() for c in clouds.values()):
-            if self._stop.wait(0.02):
-                return
+        if first:
+            self._wait_for_subscribers(list(clouds.values()), values["wait"])
         for _ in itertools.count() if values["loop"] else range(1):
             count = play(bag_frames(bag, topic), publish, rate=values["rate"], stop=self._stop)
             self.get_logger().info(f"published {count} clouds of {', '.join(topics)} from {bag}")
             if self._stop.is_set():
                 return
+        self._wait_for_acknowledgements(list(clouds.values()))
+
+    def _wait_for_subscribers(self, publishers: list[Publisher], seconds: float) -> None:
+        """Wait until every topic has a subscriber, or `OTHERS_WAIT` after the first one has, at most ``seconds``."""
+        deadline = time.monotonic() + seconds
+        somebody = False
+        while time.monotonic() < deadline and not self._stop.wait(POLL):
+            counts = [publisher.get_subscription_count() for publisher in publishers]
+            if all(counts):
+                return
+            if any(counts) and not somebody:
+                somebody = True
+                deadline = min(deadline, time.monotonic() + OTHERS_WAIT)
+
+    def _wait_for_acknowledgements(self, publishers: list[Publisher]) -> None:
+        # A subscriber may learn of this node after this node learned of it; what was sent between is sent again, unless
+        # the process is gone by then.
+        deadline = time.monotonic() + LAST_CLOUDS_TIMEOUT
+        for publisher in publishers:
+            while not publisher.wait_for_all_acked(Duration(seconds=POLL)):
+                if self._stop.is_set():
+                    return
+                if time.monotonic() > deadline:
+                    self.get_logger().warning(
+                        f"a subscriber of {publisher.topic_name} did not acknowledge the last clouds "
+                        f"within {LAST_CLOUDS_TIMEOUT:g} s"
+                    )
+                    return
 
 
 def main() -> None:
