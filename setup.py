@@ -1,17 +1,38 @@
 """Build of the ament_python package; colcon and pip both read it."""
 
+import re
 from glob import glob
+from pathlib import Path
 
 from setuptools import find_packages, setup
 
 NAME = "radius_fps_ros"
+ROOT = Path(__file__).resolve().parent  # colcon build --symlink-install runs a link to this file elsewhere
+# The one place of the version; package.xml and interfaces/package.xml repeat it, and a test holds them equal.
+VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / NAME / "__init__.py").read_text(), re.MULTILINE).group(1)
 
 setup(
     name=NAME,
-    version="0.1.0",
+    version=VERSION,
     description="Exact farthest point sampling, sparse voxel features and certified Hausdorff distances for ROS 2",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=["LICENSE"],
     author="The radius_fps_ros maintainers",
+    keywords="ros2 lidar point-cloud farthest-point-sampling sparse-convolution hausdorff-distance cuda",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+        "Topic :: Scientific/Engineering",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.10",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={NAME: ["py.typed", "**/*.cu", "**/*.cuh", "**/*.xml", "**/*.yaml"]},
