@@ -1,36 +1,29 @@
 """Start the Hausdorff node."""
 
-from pathlib import Path
-
-from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-SHARE = Path(get_package_share_directory("radius_fps_ros"))
+from radius_fps_ros.nodes.launching import (
+    RESPAWN_DELAY,
+    clean_shared_memory_after,
+    large_cloud_transport,
+    node_arguments,
+)
 
 
 def generate_launch_description() -> LaunchDescription:
     """Arguments and the node."""
-    return LaunchDescription(
-        [
-            DeclareLaunchArgument("namespace", default_value="", description="Namespace of the node."),
-            DeclareLaunchArgument("name", default_value="radius_fps_hausdorff", description="Name of the node."),
-            DeclareLaunchArgument(
-                "params_file",
-                default_value=str(SHARE / "config" / "hausdorff.yaml"),
-                description="YAML file with the node's parameters.",
-            ),
-            DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error or fatal."),
-            Node(
-                package="radius_fps_ros",
-                executable="hausdorff_node",
-                namespace=LaunchConfiguration("namespace"),
-                name=LaunchConfiguration("name"),
-                parameters=[LaunchConfiguration("params_file")],
-                arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
-                output="screen",
-            ),
-        ]
+    node = Node(
+        package="radius_fps_ros",
+        executable="hausdorff_node",
+        namespace=LaunchConfiguration("namespace"),
+        name=LaunchConfiguration("name"),
+        parameters=[LaunchConfiguration("params_file"), {"use_sim_time": LaunchConfiguration("use_sim_time")}],
+        arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
+        respawn=LaunchConfiguration("respawn"),
+        respawn_delay=RESPAWN_DELAY,
+        output="screen",
     )
+    arguments = node_arguments("radius_fps_hausdorff", "hausdorff.yaml")
+    return LaunchDescription([*arguments, *large_cloud_transport(), clean_shared_memory_after(node), node])

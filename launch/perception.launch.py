@@ -1,38 +1,26 @@
 """Start the perception node, configure and activate it."""
 
-import os
-from pathlib import Path
-
-from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, EmitEvent, RegisterEventHandler, SetEnvironmentVariable
 from launch.conditions import IfCondition
-from launch.events import matches_action
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import LifecycleNode
-from launch_ros.event_handlers import OnStateTransition
-from launch_ros.events.lifecycle import ChangeState
-from lifecycle_msgs.msg import Transition
 
-SHARE = Path(get_package_share_directory("radius_fps_ros"))
+from radius_fps_ros.nodes.launching import (
+    RESPAWN_DELAY,
+    argument,
+    bring_up_whenever_started,
+    clean_shared_memory_after,
+    large_cloud_transport,
+    node_arguments,
+)
 
 
 def generate_launch_description() -> LaunchDescription:
     """Arguments, the node, and its way to the active state."""
     arguments = [
-        DeclareLaunchArgument("points", default_value="points", description="Topic of the incoming PointCloud2."),
-        DeclareLaunchArgument("namespace", default_value="", description="Namespace of the node."),
-        DeclareLaunchArgument("name", default_value="radius_fps_perception", description="Name of the node."),
-        DeclareLaunchArgument(
-            "params_file",
-            default_value=str(SHARE / "config" / "perception.yaml"),
-            description="YAML file with the node's parameters.",
-        ),
-        DeclareLaunchArgument("use_sim_time", default_value="false", description="Take the time from /clock."),
-        DeclareLaunchArgument(
-            "autostart", default_value="true", description="Configure and activate at once; false leaves it to you."
-        ),
-        DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error or fatal."),
+        *node_arguments("radius_fps_perception", "perception.yaml"),
+        argument("points", "points", "Topic of the incoming PointCloud2."),
+        argument("autostart", "true", "Configure and activate at once; false leaves it to you."),
     ]
     node = LifecycleNode(
         package="radius_fps_ros",
@@ -42,33 +30,9 @@ def generate_launch_description() -> LaunchDescription:
         parameters=[LaunchConfiguration("params_file"), {"use_sim_time": LaunchConfiguration("use_sim_time")}],
         remappings=[("points", LaunchConfiguration("points"))],
         arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
+        respawn=LaunchConfiguration("respawn"),
+        respawn_delay=RESPAWN_DELAY,
         output="screen",
     )
-    autostart = IfCondition(LaunchConfiguration("autostart"))
-    configure = EmitEvent(
-        event=ChangeState(lifecycle_node_matcher=matches_action(node), transition_id=Transition.TRANSITION_CONFIGURE),
-        condition=autostart,
-    )
-    activate = RegisterEventHandler(
-        OnStateTransition(
-            target_lifecycle_node=node,
-            start_state="configuring",
-            goal_state="inactive",
-            entities=[
-                EmitEvent(
-                    event=ChangeState(
-                        lifecycle_node_matcher=matches_action(node), transition_id=Transition.TRANSITION_ACTIVATE
-                    )
-                )
-            ],
-        ),
-        condition=autostart,
-    )
-    return LaunchDescription([*arguments, *_large_cloud_transport(), activate, node, configure])
-
-
-def _large_cloud_transport() -> list[SetEnvironmentVariable]:
-    # With Fast DDS's defaults every large best-effort cloud is lost; config/fastdds_shm.xml says why.
-    if "FASTDDS_DEFAULT_PROFILES_FILE" in os.environ:
-        return []
-    return [SetEnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", str(SHARE / "config" / "fastdds_shm.xml"))]
+    autostart = bring_up_whenever_started(node, IfCondition(LaunchConfiguration("autostart")))
+    return LaunchDescription([*arguments, *large_cloud_transport(), autostart, clean_shared_memory_after(node), node])

@@ -6,14 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Any
 
+import rclpy
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
 
 from ..errors import RadiusFpsError
 from .share import PACKAGE, share_file
@@ -31,6 +36,48 @@ def use_large_cloud_transport() -> None:
     profile = share_file("config", "fastdds_shm.xml")
     if profile is not None:
         os.environ.setdefault("FASTDDS_DEFAULT_PROFILES_FILE", str(profile))
+
+
+@contextmanager
+def spinning_node(name: str, namespace: str = "") -> Iterator[Node]:
+    """A node with a DDS participant of its own, spinning in a thread.
+
+    A participant of its own knows no process that died before: one that knew it counts it as present, services and all,
+    until its lease of 20 s runs out.
+    """
+    context = rclpy.Context()
+    rclpy.init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    node = rclpy.create_node(name, namespace=namespace, context=context, use_global_arguments=False)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    spinner = threading.Thread(target=executor.spin, name=name, daemon=True)
+    spinner.start()
+    try:
+        yield node
+    finally:
+        executor.shutdown(timeout_sec=1.0)
+        spinner.join(2.0)
+        node.destroy_node()
+        rclpy.try_shutdown(context=context)
+
+
+def request_transition(node: Node, node_name: str, transition: int, check: Callable[[str], None]) -> bool:
+    """Ask the managed node ``node_name`` (fully qualified) for a transition; True when it succeeded.
+
+    ``node`` must be spinning in another thread. ``check`` is called repeatedly with words for what is still missing,
+    and raises to give up.
+    """
+    client = node.create_client(ChangeState, f"{node_name}/change_state")
+    try:
+        while not client.wait_for_service(timeout_sec=0.2):
+            check("did not offer its life cycle")
+        future = client.call_async(ChangeState.Request(transition=Transition(id=transition)))
+        while not future.done():
+            check(f"did not finish transition {transition}")
+            time.sleep(0.01)
+        return bool(future.result().success)
+    finally:
+        node.destroy_client(client)
 
 
 class NodeProcess:
@@ -86,19 +133,8 @@ class NodeProcess:
         Raises:
             NodeProcessError: the process ended, or did not answer in time.
         """
-        client = node.create_client(ChangeState, f"{node_name}/change_state")
-        try:
-            request = ChangeState.Request(transition=Transition(id=transition))
-            deadline = time.monotonic() + timeout
-            while not client.wait_for_service(timeout_sec=0.2):
-                self._check(deadline, "did not offer its life cycle")
-            future = client.call_async(request)
-            while not future.done():
-                self._check(deadline, f"did not finish transition {transition}")
-                time.sleep(0.01)
-            return bool(future.result().success)
-        finally:
-            node.destroy_client(client)
+        deadline = time.monotonic() + timeout
+        return request_transition(node, node_name, transition, lambda what: self._check(deadline, what))
 
     def bring_up(self, node: Node, node_name: str) -> None:
         """Configure and activate.
