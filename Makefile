@@ -22,8 +22,8 @@ lint: setup  ## style and types
 test: lint  ## style, types and all tests
 	@$(RUN) -m pytest
 
-bench: setup  ## CPU sampling beside its peers where installed; benchmarks/ has the others
-	@$(RUN) benchmarks/fps_cpu.py
+bench: setup  ## all benchmarks this machine can run, beside the peers that are installed; BENCH=fps for one group
+	@.venv/bin/radius-fps bench $(BENCH) --peers
 
 clean:  ## remove the environment and everything built
 	rm -rf .venv build install log *.egg-info

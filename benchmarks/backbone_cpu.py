@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 import numpy as np
-from machine import write_results
+from machine import import_peer, write_results
 from rich.console import Console
 from rich.table import Table
 
@@ -65,10 +65,8 @@ def on_cores(count: int, run: Run) -> Run:
 
 def spconv_network(config: BackboneConfig, tensor: SparseTensor) -> Run:
     """The same network with the same weights in spconv, one thread."""
-    import torch
-
+    torch, sp = import_peer("torch"), import_peer("spconv.pytorch")
     sys.path.insert(0, str(ROOT / "test" / "sparse" / "golden"))
-    import spconv.pytorch as sp
     from make import Backbone
 
     net = Backbone(config.channels, config.blocks, config.out_channels).eval()
@@ -87,8 +85,7 @@ def spconv_network(config: BackboneConfig, tensor: SparseTensor) -> Run:
 
 def dense_layer(tensor: SparseTensor, threads: int) -> Run:
     """One 3x3x3 layer of ``tensor``'s width over the whole volume, dense, in PyTorch."""
-    import torch
-
+    torch = import_peer("torch")
     width = tensor.features.shape[1]
     volume = torch.zeros(1, width, *tensor.spatial_shape)
     batch, z, y, x = tensor.indices.T
@@ -182,6 +179,16 @@ def compare(cloud: str, points: Cloud, name: str, config: BackboneConfig, runs: 
     ]
 
 
+def ratios(rows: list[dict]) -> dict[str, float]:
+    """spconv's time over ours, both on one core."""
+    times = {(row["cloud"], row["config"], row["what"]): row["median_ms"] for row in rows}
+    return {
+        f"{cloud}, {config} network, 1 core, beside spconv": ms / times[cloud, config, "network, 1 core"]
+        for (cloud, config, what), ms in times.items()
+        if what.startswith("spconv")
+    }
+
+
 def one_layer(net: VoxelResBackBone8x, tensor: SparseTensor) -> Run:
     from radius_fps_ros.sparse.cpu.convolve import convolve_packed, pack_weight
 
@@ -224,7 +231,7 @@ def main(runs: int, cloud: tuple[str, ...]) -> None:
     for sentence in sorted(missing):
         console.print(sentence)
     console.print(f"load of the machine before the run: {load:.1f}")
-    path = write_results("backbone_cpu", rows, peers_missing=sorted(missing), load_average=load)
+    path = write_results("backbone_cpu", rows, peers_missing=sorted(missing), load_average=load, ratios=ratios(rows))
     console.print(f"written to {path}")
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import cupy
 import numpy as np
-from machine import RESULTS, write_results
+from machine import RESULTS, import_peer, write_results
 
 from radius_fps_ros.clouds.synthetic import street_scan
 from radius_fps_ros.sparse import SparseTensor, VoxelResBackBone8x, gather_features, voxelize
@@ -241,8 +241,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=30)
     arguments = parser.parse_args()
     try:
-        import spconv.pytorch  # noqa: F401
-
+        import_peer("spconv.pytorch")
         peers = True
     except ImportError as error:
         peers = False
@@ -254,7 +253,8 @@ def main() -> None:
         tensor = scattered(count)
         growth.append(measure(f"surfaces {count:,}", tensor, "float16", 10, peers and count <= 200_000))
     stages = [other_stages(name, cloud, inputs[name], arguments.runs) for name, cloud in clouds(arguments.data).items()]
-    path = write_results("backbone_cuda", rows, growth=growth, other_stages_ms=stages, peer=peers)
+    ratios = {f"{row['input']}, {row['dtype']}, beside spconv": row["times faster"] for row in rows if peers}
+    path = write_results("backbone_cuda", rows, growth=growth, other_stages_ms=stages, peer=peers, ratios=ratios)
     text = report(json.loads(path.read_text()))
     (RESULTS / "backbone_cuda.md").write_text(text)
     print(text, path)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import click
 import numpy as np
 from machine import write_results
 from rich.console import Console
@@ -30,7 +31,7 @@ LAYOUTS = {
 }
 
 
-def microseconds(work: Callable[[], Any], repeats: int = 200) -> float:
+def microseconds(work: Callable[[], Any], repeats: int) -> float:
     """Median time of a call, after one that is not counted."""
     times = []
     for _ in range(repeats + 1):
@@ -40,7 +41,9 @@ def microseconds(work: Callable[[], Any], repeats: int = 200) -> float:
     return statistics.median(times[1:]) * 1e6
 
 
-def main() -> None:
+@click.command()
+@click.option("--runs", default=200, show_default=True, type=click.IntRange(1))
+def main(runs: int) -> None:
     scan = street_scan(POINTS)
     picks = np.random.default_rng(0).permutation(POINTS)[:SAMPLES]
     rows = []
@@ -53,13 +56,13 @@ def main() -> None:
         rows.append(
             {
                 "layout": layout,
-                "decode_us": microseconds(lambda message=message: decode_cloud(message)),
-                "finite_us": microseconds(lambda cloud=cloud: Cloud(cloud.records, cloud.xyz).finite),
-                "encode_subset_us": microseconds(lambda cloud=cloud: encode_subset(cloud, picks)),
+                "decode_us": microseconds(lambda message=message: decode_cloud(message), runs),
+                "finite_us": microseconds(lambda cloud=cloud: Cloud(cloud.records, cloud.xyz).finite, runs),
+                "encode_subset_us": microseconds(lambda cloud=cloud: encode_subset(cloud, picks), runs),
             }
         )
     scene = StreetScene()
-    frame_ms = microseconds(lambda: scene.frame(3), 20) / 1e3
+    frame_ms = microseconds(lambda: scene.frame(3), max(1, runs // 10)) / 1e3
 
     table = Table("layout", title=f"{POINTS:,} points, {SAMPLES:,} samples, median microseconds")
     for column in ("decode", "finite mask", "encode subset"):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-from machine import write_results
+from machine import import_peer, write_results
 from rich.console import Console
 from rich.table import Table
 
@@ -63,15 +63,12 @@ def peers(points: np.ndarray, n_samples: int, threads: int) -> tuple[dict[str, C
     found: dict[str, Callable[[int], Run]] = {}
     missing = []
     try:
-        import fpsample
-
+        fpsample = import_peer("fpsample")
         found["fpsample kdline"] = lambda h: lambda: fpsample.bucket_fps_kdline_sampling(points, n_samples, h, 0)
     except ImportError as error:
         missing.append(f"fpsample is not measured: {error}")
     try:
-        import torch
-        import torch_quickfps
-
+        torch, torch_quickfps = import_peer("torch"), import_peer("torch_quickfps")
         torch.set_num_threads(threads)
         tensor = torch.from_numpy(points)[None]
         found["torch_quickfps"] = lambda h: lambda: torch_quickfps.sample_idx(tensor, n_samples, h, 0)[0].numpy()
@@ -150,6 +147,14 @@ def compare(name: str, points: np.ndarray, n_samples: int, threads: int, runs: i
     return rows, missing
 
 
+def ratios(rows: list[dict]) -> dict[str, float]:
+    return {
+        f"{row['cloud']} points to {row['samples']:,}, {row['threads']} threads, beside {row['best_peer']}": ratio
+        for row in rows
+        if row["method"] == "lookahead" and (ratio := row["times_faster_than_best_peer"])
+    }
+
+
 @click.command()
 @click.option("--threads", multiple=True, type=click.IntRange(1), help="Default: 1 and all usable cores.")
 @click.option("--samples", multiple=True, type=click.IntRange(1), default=(1024, 4096), show_default=True)
@@ -192,7 +197,8 @@ def main(threads: tuple[int, ...], samples: tuple[int, ...], runs: int, cloud: t
         console.print(table)
     for sentence in missing:
         console.print(sentence)
-    console.print(f"written to {write_results('fps_cpu', rows, peers_missing=missing, load_before=load)}")
+    path = write_results("fps_cpu", rows, peers_missing=missing, load_before=load, ratios=ratios(rows))
+    console.print(f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -185,7 +185,12 @@ def report(rows: list[dict[str, Any]], crossover: list[dict[str, Any]]) -> str:
 def main(runs: int) -> None:
     rows = [row for key in GOALS for row in run_cloud(*key, runs)]
     crossover = run_crossover(10)
-    path: Path = write_results("fps_cuda", rows, crossover=crossover)
+    ratios = {
+        f"{row['cloud']} {row['points']:,} points to {row['samples']:,}, beside brute": ratio
+        for row in rows
+        if (ratio := row.get("times_faster_than_brute"))
+    }
+    path: Path = write_results("fps_cuda", rows, crossover=crossover, ratios=ratios)
     text = report(rows, crossover)
     path.with_suffix(".md").write_text(text)
     click.echo(text)

@@ -21,7 +21,7 @@ import click
 import cupy
 import numpy as np
 from hausdorff_cpu import Mesh, Pair, published_pairs, spheres, subdivided
-from machine import RESULTS, machine, write_results
+from machine import RESULTS, import_peer, machine, write_results
 
 from radius_fps_ros.hausdorff import prepare_mesh
 from radius_fps_ros.hausdorff.cuda import directed
@@ -208,7 +208,7 @@ def main(runs: int, peer_runs: int, peer_limit: float) -> None:
     certify(pairs[0].a, pairs[0].b)  # compiles
     rows = [measure(pair, runs) for pair in pairs]
     try:
-        import cascading_upper_bounds  # noqa: F401
+        import_peer("cascading_upper_bounds")
     except ImportError as error:
         click.echo(f"the peer is not measured: {error}")
     else:
@@ -219,7 +219,15 @@ def main(runs: int, peer_runs: int, peer_limit: float) -> None:
                 row["times_faster_arrays"] = row["peer_ms"] / row["arrays_ms"]
     others = large(pairs)
     totals = summary(rows)
-    path = write_results("hausdorff_cuda", rows, large=others, totals=totals, tolerance=TOLERANCE)
+    ratios = {
+        f"pairs the peer finishes, {way}, beside cascading_upper_bounds": totals[key]
+        for way, key in (
+            ("prepared", "finished_prepared_times_faster"),
+            ("from arrays", "finished_arrays_times_faster"),
+        )
+        if key in totals
+    }
+    path = write_results("hausdorff_cuda", rows, large=others, totals=totals, tolerance=TOLERANCE, ratios=ratios)
     both = {"pair": "pair", "faces": "faces", "status": "status", "lower": "lower", "upper": "upper"}
     own = {
         "prepared ms": "prepared_ms",

@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+import click
 import numpy as np
 import rclpy
 import trimesh
@@ -24,8 +25,6 @@ from rclpy.executors import SingleThreadedExecutor
 from shape_msgs.msg import Mesh, MeshTriangle
 
 from radius_fps_ros.nodes.processes import NodeProcess, use_large_cloud_transport
-
-RUNS = 7
 
 
 def bumpy_sphere(rings: int, seed: int) -> trimesh.Trimesh:
@@ -42,7 +41,10 @@ def message_of(mesh: trimesh.Trimesh) -> Mesh:
     )
 
 
-def main() -> None:
+@click.command()
+@click.option("--runs", default=7, show_default=True, type=click.IntRange(1))
+@click.option("--rings", default=132, show_default=True, type=click.IntRange(8), help="Of sphere A; B has fewer.")
+def main(runs: int, rings: int) -> None:
     """Print and write the milliseconds from the call to the answer."""
     use_large_cloud_transport()
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
@@ -52,7 +54,7 @@ def main() -> None:
     executor.add_node(ros)
     spinner = threading.Thread(target=executor.spin, daemon=True)
     spinner.start()
-    meshes = {"a": bumpy_sphere(132, 0), "b": bumpy_sphere(93, 1)}
+    meshes = {"a": bumpy_sphere(rings, 0), "b": bumpy_sphere(round(rings / 2**0.5), 1)}
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name, mesh in meshes.items():
@@ -71,7 +73,7 @@ def main() -> None:
                 if not client.wait_for_service(timeout_sec=120):
                     raise SystemExit("the service did not appear")
                 times, inner = [], []
-                for _ in range(RUNS + 1):
+                for _ in range(runs + 1):
                     begin = time.perf_counter()
                     answer = client.call(CertifyHausdorff.Request(**members))
                     times.append((time.perf_counter() - begin) * 1e3)
@@ -86,7 +88,7 @@ def main() -> None:
                 "round_trip_ms": round(statistics.median(times[1:]), 1),
                 "first_round_trip_ms": round(times[0], 1),
                 "certification_ms": round(statistics.median(inner[1:]), 1),
-                "runs": RUNS,
+                "runs": runs,
                 "backend": answer.backend,
             }
             rows.append(row)

@@ -1,8 +1,13 @@
-"""What a benchmark ran on, for the head of its JSON file."""
+"""What a benchmark ran on, for the head of its JSON file; where that file goes; which peers run beside it.
+
+`radius-fps bench` sets RADIUS_FPS_RESULTS, the folder of the files (default: results/ beside this file, from which the
+README's tables are made), and RADIUS_FPS_PEERS: 0 leaves the peers out.
+"""
 
 from __future__ import annotations
 
 import datetime
+import importlib
 import json
 import os
 import platform
@@ -12,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("RADIUS_FPS_RESULTS") or Path(__file__).parent / "results")
 
 
 def machine() -> dict[str, Any]:
@@ -39,9 +44,23 @@ def machine() -> dict[str, Any]:
     return facts
 
 
+def import_peer(name: str) -> Any:
+    """The module of another implementation to measure beside ours.
+
+    Raises:
+        ImportError: it is not installed, or peers are not asked for.
+    """
+    if os.environ.get("RADIUS_FPS_PEERS") == "0":
+        raise ImportError("peers are not asked for", name=name)
+    return importlib.import_module(name)
+
+
 def write_results(name: str, rows: list[dict[str, Any]], **more: Any) -> Path:
-    """Write ``results/<name>.json`` with the machine, the command and the rows."""
-    RESULTS.mkdir(exist_ok=True)
+    """Write ``<name>.json`` with the machine, the command and the rows.
+
+    A member ``ratios`` says what is compared and how many times faster ours is: ``radius-fps bench`` prints it.
+    """
+    RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     command = " ".join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]])
     path.write_text(json.dumps({"machine": machine(), "command": command, **more, "rows": rows}, indent=1) + "\n")

@@ -16,6 +16,7 @@ COMMANDS = {
     "features": "Compute sparse voxel features of a cloud file.",
     "certify": "Certify the Hausdorff distance between two mesh files.",
     "replay": "Publish the clouds of a bag on ROS 2.",
+    "bench": "Run the benchmarks that this machine can run.",
 }
 
 
