@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .clouds import Cloud
+from .faults import faults_as_sentences
 from .pipeline import stage
 from .sparse import (
     BackboneConfig,
@@ -87,6 +88,12 @@ class FeatureExtractor:
             InputError: the cloud lacks a field that the network reads, or holds features that are not finite.
             BackendError: the device reported a fault.
         """
+        with faults_as_sentences(f"computing features of {len(cloud)} points"):
+            return self._extract(cloud, rows, samples)
+
+    def _extract(
+        self, cloud: Cloud, rows: npt.NDArray[np.int64] | None, samples: npt.NDArray[np.int64]
+    ) -> FrameFeatures:
         milliseconds: dict[str, float] = {}
         with stage(milliseconds, "upload"):
             used = cloud.records if rows is None else cloud.records[rows]

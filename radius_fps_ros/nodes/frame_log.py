@@ -18,6 +18,7 @@ class FrameLog:
     answered: int = 0
     refused: int = 0
     deadlines_missed: int = 0
+    degraded: int = 0
     last_refusal: str = ""
     features_missed: int = 0
     last_miss: str = ""
@@ -28,10 +29,11 @@ class FrameLog:
         """Frames answered or refused."""
         return self.answered + self.refused
 
-    def answer(self, milliseconds: float, missed: bool) -> None:
-        """Count an answered frame."""
+    def answer(self, milliseconds: float, missed: bool, degraded: bool) -> None:
+        """Count an answered frame; ``missed`` its deadline, or ``degraded`` to keep the budget."""
         self.answered += 1
         self.deadlines_missed += missed
+        self.degraded += degraded
         self._finished.append((time.monotonic(), milliseconds))
 
     def refuse(self, sentence: str) -> None:

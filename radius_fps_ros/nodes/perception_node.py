@@ -2,64 +2,77 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticArray
 from radius_fps_interfaces.msg import FrameStats
 from rclpy.clock import Clock, ClockType
-from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import QoSProfile, ReliabilityPolicy
-from rclpy.time import Time
 from sensor_msgs.msg import PointCloud2
 
-from ..device import device_memory
-from ..errors import InputError, RadiusFpsError
-from ..frame_features import FeatureExtractor, feature_records
-from ..pipeline import FramePipeline, FrameResult, stage
-from .frame_log import FrameLog
-from .messages import answered_stats, cloud_message, key_values, records_message, set_stages
+from ..errors import RadiusFpsError
+from ..faults import is_out_of_memory
+from ..pipeline import FramePipeline
+from .diagnostics import perception_diagnostics
+from .frame_answerer import Frame, FrameAnswerer, Outputs
 from .parameters import ParameterSet
-from .perception_parameters import SPECS, check_together, make_extractor, pipeline_settings
+from .perception_parameters import SPECS, check_together, make_extractor
+from .qos_watch import QosWatch
 from .run import request_stop, run_node
 from .worker import NewestItemWorker
 
 NODE_NAME = "radius_fps_perception"
 DIAGNOSTICS_PERIOD = 1.0  # s
-STOP_TIMEOUT = 1.5  # s a frame in work may take to end when the node stops
+STOP_TIMEOUT = 1.0  # s a frame in work may take to end when the node stops
+FAULT_LINGER = 1.0  # s that a node whose device failed stays, inactive, so that whoever watches it can see why
 # Deeper than the newest-frame slot behind it on purpose: what the middleware overwrites it does not count.
 INPUT_DEPTH = 5
 OUTPUT_DEPTH = 5
 
+Transition = Callable[[Any, LifecycleState], TransitionCallbackReturn]
 
-@dataclass(frozen=True)
-class _Frame:
-    message: PointCloud2
-    received: Time
-    begin: float
+
+def _logged(transition: Transition) -> Transition:
+    """Log what escapes a transition: rclpy answers it with error processing and tells nobody what it was."""
+
+    @functools.wraps(transition)
+    def run(node: Any, state: LifecycleState) -> TransitionCallbackReturn:
+        try:
+            return transition(node, state)
+        except Exception:
+            node.get_logger().error(f"{transition.__name__} failed:\n{traceback.format_exc()}")
+            return TransitionCallbackReturn.ERROR
+
+    return run
 
 
 class PerceptionNode(LifecycleNode):
     """Managed node: configure compiles and allocates, activate listens, deactivate stops listening.
 
     Frames arrive in the executor's thread and are worked on in one thread of their own; the newest waits, an older one
-    that still waits is dropped and counted.
+    that still waits is dropped and counted. A device that failed cannot be revived within its process: the node becomes
+    inactive, says so, and ends with exit code 1.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(NODE_NAME, **options)
         self._params = ParameterSet(self, SPECS, check_together)
-        self._log = FrameLog()
+        self._qos = QosWatch(self)
         self._lost = 0
         self.exit_code = 0
-        self._worker: NewestItemWorker[_Frame] | None = None
+        self._worker: NewestItemWorker[Frame] | None = None
         self._points: Any = None
+        self._outputs: Outputs | None = None
+        self._fault = ""
+        self._fault_signal = self.create_guard_condition(self._end_after_fault)
         if rclpy.get_rmw_implementation_identifier() == "rmw_fastrtps_cpp" and not _fastdds_profile_set():
             self.get_logger().warning(
                 "Fast DDS runs with its default transports, which lose best-effort clouds of more than about 500 kB; "
@@ -69,8 +82,11 @@ class PerceptionNode(LifecycleNode):
 
     # ---- life cycle ----
 
+    @_logged
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Compile and allocate; fails with a sentence when a parameter or the backend cannot be used."""
+        if self._refuse_transition():
+            return TransitionCallbackReturn.FAILURE
         values = self._params.values
         for sentence in self._params.refused.values():
             self.get_logger().error(sentence)
@@ -78,30 +94,28 @@ class PerceptionNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         begin = time.perf_counter()
         try:
-            self._pipeline = FramePipeline(
+            pipeline = FramePipeline(
                 backend=values["backend"], method=values["method"], threads=values["threads"] or None
             )
-            self._pipeline.warm_up()
-            choice = self._pipeline.backend
-            self._extractor = make_extractor(values, choice.name)
-            if self._extractor is not None:
-                self._extractor.warm_up()
-        except RadiusFpsError as error:
-            self.get_logger().error(str(error))
+            pipeline.warm_up()
+            extractor = make_extractor(values, pipeline.backend.name)
+            if extractor is not None:
+                extractor.warm_up()
+        except (RadiusFpsError, MemoryError) as error:
+            prefix = "out of memory: " if is_out_of_memory(error) else ""
+            self.get_logger().error(f"{prefix}{error}")
             return TransitionCallbackReturn.FAILURE
+        choice = pipeline.backend
         self.get_logger().info(
             f"backend {choice.name} ({choice.reason}), ready after {time.perf_counter() - begin:.1f} s"
         )
-        if self._extractor is None:
+        if extractor is None:
             self.get_logger().info(f"features are off (parameter features is {values['features']})")
         else:
-            self.get_logger().info(f"features come from {self._extractor.network.weights_source}")
-        output = QoSProfile(depth=OUTPUT_DEPTH)
-        self._sampled = self.create_lifecycle_publisher(PointCloud2, "~/sampled", output)
-        if self._extractor is not None:
-            self._features = self.create_lifecycle_publisher(PointCloud2, "~/features", output)
-            self._voxel_features = self.create_lifecycle_publisher(PointCloud2, "~/voxel_features", output)
-        self._stats = self.create_lifecycle_publisher(FrameStats, "~/stats", output)
+            self.get_logger().info(f"features come from {extractor.network.weights_source}")
+        self._pipeline, self._extractor = pipeline, extractor
+        self._outputs = self._make_outputs()
+        self._answerer = self._make_answerer(self._outputs)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         # On the steady clock: a paused or looping simulation clock must not silence the diagnostics.
         self._timer = self.create_timer(
@@ -109,196 +123,144 @@ class PerceptionNode(LifecycleNode):
         )
         return super().on_configure(state)
 
+    @_logged
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Start listening; counts begin at zero."""
+        if self._refuse_transition():
+            return TransitionCallbackReturn.FAILURE
+        assert self._outputs is not None
         result = super().on_activate(state)
-        self._log = FrameLog()
         self._lost = 0
-        self._worker = NewestItemWorker(self._work, self._end, "frames")
+        self._answerer = answerer = self._make_answerer(self._outputs)
+        self._worker = worker = NewestItemWorker(answerer.work, self._end, "frames")
+        answerer.dropped = lambda: self._lost + worker.dropped
         qos = QoSProfile(
             depth=INPUT_DEPTH, reliability=ReliabilityPolicy[self._params.values["input_reliability"].upper()]
         )
-        self._points = self.create_subscription(
-            PointCloud2,
-            "points",
-            self._receive,
-            qos,
-            event_callbacks=SubscriptionEventCallbacks(message_lost=self._lose),
-        )
+        events = self._qos.subscription_events("points", qos, self._lose)
+        self._points = self.create_subscription(PointCloud2, "points", self._receive, qos, event_callbacks=events)
         return result
 
+    @_logged
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop listening and finish the frame in work."""
         self.stop_work()
         return super().on_deactivate(state)
 
+    @_logged
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Give back what configure made."""
+        if self._refuse_transition():
+            return TransitionCallbackReturn.FAILURE
         self._release()
         return super().on_cleanup(state)
 
+    @_logged
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop from whatever state."""
-        self.stop_work()
-        self._release()
+        if self.stop_work():
+            self._release()
         return super().on_shutdown(state)
 
-    def stop_work(self) -> None:
-        """Stop listening and wait for the frame in work, at most `STOP_TIMEOUT`."""
+    @_logged
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """After a transition that failed unexpectedly: give everything back and be unconfigured."""
+        if self.stop_work():
+            self._release()
+        return super().on_error(state)
+
+    def stop_work(self) -> bool:
+        """Stop listening and wait for the frame in work, at most `STOP_TIMEOUT`; False when it has not ended."""
         if self._points is not None:
             self.destroy_subscription(self._points)
             self._points = None
-        if self._worker is not None:
-            if not self._worker.stop(STOP_TIMEOUT):
-                self.get_logger().warning(f"a frame still in work after {STOP_TIMEOUT} s was abandoned")
-            self._worker = None
+        if self._worker is None or self._worker.stop(STOP_TIMEOUT):
+            return True
+        self.get_logger().warning(f"a frame still in work after {STOP_TIMEOUT:g} s was abandoned")
+        return False
+
+    def _refuse_transition(self) -> bool:
+        """Whether no transition but shutdown is possible now; the log says why."""
+        if self._fault:
+            self.get_logger().error(f"the device failed ({self._fault}); the process must be started anew")
+        elif self._worker is not None and not self._worker.stop(0.0):
+            self.get_logger().error("the frame abandoned by deactivate is still in work; try again when it has ended")
+        else:
+            return False
+        return True
+
+    def _make_outputs(self) -> Outputs:
+        qos = QoSProfile(depth=OUTPUT_DEPTH)
+
+        def publisher(kind: type, topic: str) -> Any:
+            events = self._qos.publisher_events(topic, qos)
+            return self.create_lifecycle_publisher(kind, topic, qos, event_callbacks=events)
+
+        sampled, stats = publisher(PointCloud2, "~/sampled"), publisher(FrameStats, "~/stats")
+        if self._extractor is None:
+            return Outputs(sampled, stats)
+        clouds = (publisher(PointCloud2, topic) for topic in ("~/features", "~/voxel_features"))
+        return Outputs(sampled, stats, *clouds)
+
+    def _make_answerer(self, outputs: Outputs) -> FrameAnswerer:
+        return FrameAnswerer(self, self._params, self._pipeline, self._extractor, outputs, self._device_failed)
 
     def _release(self) -> None:
-        if not hasattr(self, "_timer"):
+        if self._outputs is None:
             return
+        for output in (
+            self._outputs.sampled,
+            self._outputs.stats,
+            self._outputs.features,
+            self._outputs.voxel_features,
+        ):
+            if output is not None:
+                self.destroy_lifecycle_publisher(output)
+        self._outputs = None
         self.destroy_timer(self._timer)
         self.destroy_publisher(self._diagnostics)
-        for name in ("_sampled", "_stats", "_features", "_voxel_features"):
-            if hasattr(self, name):
-                self.destroy_lifecycle_publisher(getattr(self, name))
-                delattr(self, name)
-        del self._timer, self._diagnostics, self._pipeline, self._extractor
+        del self._pipeline, self._extractor, self._answerer
+        self._worker = None
 
     # ---- frames ----
 
     def _receive(self, message: PointCloud2) -> None:
-        frame = _Frame(message, self.get_clock().now(), time.perf_counter())
+        frame = Frame(message, self.get_clock().now(), time.perf_counter())
         if self._worker is not None:
             self._worker.offer(frame)
 
     def _lose(self, event: Any) -> None:
         self._lost = event.total_count
 
-    def _work(self, frame: _Frame) -> None:
-        """Work on one frame; whatever is wrong with it, the node stays up and says so."""
-        try:
-            self._answer(frame)
-        except InputError as error:
-            self._refuse(frame, str(error))
-        except Exception as error:
-            self._refuse(frame, self._internal(error))
+    def _device_failed(self, sentence: str) -> None:
+        if not self._fault:
+            self._fault = sentence
+            self._fault_signal.trigger()
 
-    def _internal(self, error: Exception) -> str:
-        """The sentence for an error that is not the sender's fault; its traceback goes to the log."""
-        self.get_logger().error(f"frame failed:\n{traceback.format_exc()}")
-        return f"internal error: {' '.join(repr(error).split())}"
+    def _end_after_fault(self) -> None:
+        """In the executor's thread, where transitions are made."""
+        self.get_logger().error(f"{self._fault}; the node becomes inactive and ends, to be started anew")
+        if self._points is not None:
+            self.trigger_deactivate()
+        if self._outputs is not None:
+            self._publish_diagnostics()
+        self.create_timer(FAULT_LINGER, self._end, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def _end(self) -> None:
-        """The frames' thread has died: end the process, so that whoever started it can start it again."""
+        """End the process with an error, so that whoever started it can start it again."""
         self.exit_code = 1
         request_stop()
 
-    def _answer(self, frame: _Frame) -> None:
-        values = self._params.values
-        header = frame.message.header
-        result = self._pipeline.process(frame.message, pipeline_settings(values))
-        # The samples go out before the features are begun: who needs only them does not wait.
-        milliseconds = dict(result.milliseconds)
-        with stage(milliseconds, "publish"):
-            self._sampled.publish(cloud_message(result.sampled, header))
-        stats = answered_stats(result, header)
-        if self._extractor is not None:
-            milliseconds |= self._answer_features(self._extractor, result, stats)
-        set_stages(stats, milliseconds)
-        stats.total_milliseconds = (time.perf_counter() - frame.begin) * 1e3
-        missed = stats.total_milliseconds > values["budget_ms"]
-        if missed:
-            stats.status = FrameStats.DEADLINE_MISSED
-        if len(result.indices) < values["n_samples"]:
-            stats.message = stats.message or f"the cloud has only {len(result.indices)} distinct usable points"
-        self._log.answer(stats.total_milliseconds, missed)
-        self._publish_stats(stats, frame)
-
-    def _answer_features(self, extractor: FeatureExtractor, result: FrameResult, stats: FrameStats) -> dict[str, float]:
-        """Compute and publish a frame's features, fill in their statistics, return their milliseconds by stage."""
-        try:
-            made = extractor(result.cloud, result.rows, result.indices)
-        except Exception as error:
-            # The samples are out already: the frame is answered, only without features.
-            sentence = str(error) if isinstance(error, InputError) else self._internal(error)
-            self._log.miss_features(sentence)
-            stats.message = f"no features: {sentence}"
-            return {}
-        milliseconds = dict(made.milliseconds)
-        with stage(milliseconds, "publish_features"):
-            self._features.publish(records_message(feature_records(made.xyz, made.features), stats.header))
-            if self._params.values["voxel_features"]:
-                self._voxel_features.publish(records_message(made.voxel_records(), stats.header))
-        stats.feature_channels = made.features.shape[1]
-        stats.weights = extractor.network.weights_source
-        stats.voxels, stats.voxels_dropped, stats.recaptures = made.voxels, made.dropped_voxels, made.recaptures
-        return milliseconds
-
-    def _refuse(self, frame: _Frame, sentence: str) -> None:
-        if sentence != self._log.last_refusal:
-            self.get_logger().warning(f"frame refused: {sentence}")
-        self._log.refuse(sentence)
-        stats = FrameStats(header=frame.message.header, status=FrameStats.REFUSED, message=sentence)
-        stats.total_milliseconds = (time.perf_counter() - frame.begin) * 1e3
-        stats.points_in = min(frame.message.width * frame.message.height, 2**32 - 1)
-        self._publish_stats(stats, frame)
-
-    def _publish_stats(self, stats: FrameStats, frame: _Frame) -> None:
-        stats.frame = self._log.frames
-        stats.received = frame.received.to_msg()
-        stats.published = self.get_clock().now().to_msg()
-        stats.samples_requested = self._params.values["n_samples"]
-        stats.frames_dropped = self._dropped()
-        stats.frames_refused = self._log.refused
-        stats.deadlines_missed = self._log.deadlines_missed
-        self._stats.publish(stats)
-
-    def _dropped(self) -> int:
-        worker = self._worker
-        return self._lost + (worker.dropped if worker is not None else 0)
-
-    # ---- diagnostics ----
-
     def _publish_diagnostics(self) -> None:
-        log, active = self._log, self._worker is not None
-        p50, p99 = log.latency((50, 99))
-        level, message = DiagnosticStatus.OK, "answering" if log.answered else "waiting for points"
-        if not active:
-            message = "not active"
-        elif log.refused:
-            level, message = (
-                DiagnosticStatus.WARN,
-                f"{log.refused} frames refused, the last one because {log.last_refusal}",
-            )
-        elif log.features_missed:
-            level, message = (
-                DiagnosticStatus.WARN,
-                f"{log.features_missed} frames without features, the last because {log.last_miss}",
-            )
-        elif log.deadlines_missed or self._dropped():
-            level, message = DiagnosticStatus.WARN, "frames dropped or late"
-        values = {
-            "rate_hz": log.rate(5.0),
-            "latency_ms_p50": p50,
-            "latency_ms_p99": p99,
-            "frames_answered": log.answered,
-            "frames_refused": log.refused,
-            "frames_dropped": self._dropped(),
-            "deadlines_missed": log.deadlines_missed,
-            "frames_without_features": log.features_missed if self._extractor is not None else "features are off",
-            "weights": self._extractor.network.weights_source if self._extractor is not None else "",
-            "backend": self._pipeline.backend.name,
-            "backend_reason": self._pipeline.backend.reason,
-        }
-        memory = device_memory(self._pipeline.backend)
-        if memory is not None:
-            values["gpu_memory_mb"] = memory / 1e6
-        status = DiagnosticStatus(
-            level=level, name=f"{self.get_name()}: frames", message=message, hardware_id=self.get_fully_qualified_name()
+        array = perception_diagnostics(
+            self,
+            self._pipeline.backend,
+            self._extractor,
+            self._answerer,
+            active=self._points is not None,
+            fault=self._fault,
+            mismatches=self._qos.sentences(),
         )
-        status.values = key_values(values)
-        array = DiagnosticArray(status=[status])
-        array.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(array)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..budget import MEASURES, BudgetSettings
 from ..device.backend import BACKENDS
 from ..errors import InputError
 from ..frame_features import FEATURE_LEVELS, FeatureExtractor
@@ -36,6 +37,14 @@ SPECS = (
         low=1.0,
         high=1e5,
     ),
+    ParameterSpec(
+        "over_budget",
+        "features",
+        "What gives way when frames are expected to take longer than budget_ms: features (computed for fewer frames), "
+        "samples (fewer are taken), or none.",
+        choices=MEASURES,
+    ),
+    ParameterSpec("min_samples", 1024, "Samples that over_budget=samples leaves at least.", low=1, high=1_000_000),
     ParameterSpec(
         "backend",
         "auto",
@@ -101,14 +110,24 @@ def check_together(values: Values) -> None:
         raise InputError(f"roi_min={low} must not be above roi_max={high} in any coordinate")
 
 
-def pipeline_settings(values: Values) -> PipelineSettings:
-    """The part of the parameters that the pipeline reads anew with every frame."""
+def pipeline_settings(values: Values, n_samples: int | None = None) -> PipelineSettings:
+    """The part of the parameters that the pipeline reads anew with every frame; ``n_samples``: fewer than they say."""
     return PipelineSettings(
-        n_samples=values["n_samples"],
+        n_samples=n_samples or values["n_samples"],
         range_min=values["range_min"],
         range_max=values["range_max"] if values["range_max"] < 1e6 else float("inf"),
         roi_min=tuple(values["roi_min"]) or None,
         roi_max=tuple(values["roi_max"]) or None,
+    )
+
+
+def budget_settings(values: Values) -> BudgetSettings:
+    """The part of the parameters that the budget reads anew with every frame."""
+    return BudgetSettings(
+        budget_ms=values["budget_ms"],
+        over_budget=values["over_budget"],
+        n_samples=values["n_samples"],
+        min_samples=values["min_samples"],
     )
 
 

@@ -1,0 +1,81 @@
+"""What the perception node says about itself in /diagnostics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.node import Node
+
+from ..device import BackendChoice, device_memory
+from ..frame_features import FeatureExtractor
+from .frame_answerer import FrameAnswerer
+from .messages import key_values
+
+
+def perception_diagnostics(
+    node: Node,
+    backend: BackendChoice,
+    extractor: FeatureExtractor | None,
+    answerer: FrameAnswerer,
+    *,
+    active: bool,
+    fault: str,
+    mismatches: Sequence[str],
+) -> DiagnosticArray:
+    """The state of the node: ERROR with the device's ``fault``, WARN with all there is to warn of, else OK."""
+    log, grant = answerer.log, answerer.grant
+    warnings = list(mismatches) if active else []
+    if active:
+        warnings += _frame_warnings(answerer)
+    level, message = DiagnosticStatus.OK, "answering" if log.answered else "waiting for points"
+    if fault:
+        level, message = DiagnosticStatus.ERROR, fault
+    elif not active:
+        message = "not active"
+    elif warnings:
+        level, message = DiagnosticStatus.WARN, "; ".join(warnings)
+    p50, p99 = log.latency((50, 99))
+    values: dict[str, Any] = {
+        "rate_hz": log.rate(5.0),
+        "latency_ms_p50": p50,
+        "latency_ms_p99": p99,
+        "frames_answered": log.answered,
+        "frames_refused": log.refused,
+        "frames_dropped": answerer.dropped(),
+        "deadlines_missed": log.deadlines_missed,
+        "frames_degraded": log.degraded,
+        "frames_without_features": log.features_missed if extractor is not None else "features are off",
+        "weights": extractor.network.weights_source if extractor is not None else "",
+        "backend": backend.name,
+        "backend_reason": backend.reason,
+    }
+    if grant is not None:
+        values["full_frame_ms"] = grant.full_ms
+        values["samples_granted"] = grant.samples
+        values["features_every"] = grant.features_every if extractor is not None else "features are off"
+    memory = None if fault else device_memory(backend)
+    if memory is not None:
+        values["gpu_memory_mb"] = memory / 1e6
+    status = DiagnosticStatus(
+        level=level, name=f"{node.get_name()}: frames", message=message, hardware_id=node.get_fully_qualified_name()
+    )
+    status.values = key_values(values)
+    array = DiagnosticArray(status=[status])
+    array.header.stamp = node.get_clock().now().to_msg()
+    return array
+
+
+def _frame_warnings(answerer: FrameAnswerer) -> list[str]:
+    log, grant = answerer.log, answerer.grant
+    warnings = []
+    if grant is not None and grant.degraded:
+        warnings.append(f"over budget: {grant.reason}")
+    if log.refused:
+        warnings.append(f"{log.refused} frames refused, the last one because {log.last_refusal}")
+    if log.features_missed:
+        warnings.append(f"{log.features_missed} frames without features, the last because {log.last_miss}")
+    if log.deadlines_missed or answerer.dropped():
+        warnings.append("frames dropped or late")
+    return warnings
