@@ -18,9 +18,12 @@ from ..errors import InputError
 @click.option("--topic", help="Publish only this topic; without it all PointCloud2 topics.")
 @click.option("--rate", default=1.0, show_default=True, help="How many times as fast as recorded.")
 @click.option("--loop", is_flag=True, help="Begin again at the end, until Ctrl-C.")
+@click.option("--clock", is_flag=True, help="Publish the bag's time on /clock, for nodes with use_sim_time.")
 @click.option("--wait", default=2.0, show_default=True, help="Seconds to wait for a subscriber before the first cloud.")
 @click.argument("ros_arguments", nargs=-1, type=click.UNPROCESSED)
-def command(bag: Path, topic: str | None, rate: float, loop: bool, wait: float, ros_arguments: tuple[str, ...]) -> None:
+def command(
+    bag: Path, topic: str | None, rate: float, loop: bool, clock: bool, wait: float, ros_arguments: tuple[str, ...]
+) -> None:
     """Publish the clouds of BAG on ROS 2, raw, at their recorded pace.
 
     BAG is a folder, a metadata.yaml, a .db3 or an .mcap file. Everything after --ros-args goes to ROS.
@@ -40,6 +43,6 @@ def command(bag: Path, topic: str | None, rate: float, loop: bool, wait: float, 
     from ..nodes.run import run_node
 
     use_large_cloud_transport()
-    given = {"bag": str(bag), "topic": topic or "", "rate": rate, "loop": loop, "wait": wait}
+    given = {"bag": str(bag), "topic": topic or "", "rate": rate, "loop": loop, "clock": clock, "wait": wait}
     overrides = [Parameter(name, value=value) for name, value in given.items()]
     sys.exit(run_node(lambda: ReplayNode(parameter_overrides=overrides), list(ros_arguments)))

@@ -10,11 +10,15 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from rclpy.clock import Clock as SteadyClock
+from rclpy.clock import ClockType
 from rclpy.duration import Duration
 from rclpy.exceptions import InvalidTopicNameException
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
+from rclpy.time import Time
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import PointCloud2
 
 from ..clouds.bags import open_bag
@@ -27,11 +31,13 @@ NODE_NAME = "radius_fps_replay"
 OTHERS_WAIT = 0.5  # s that the other topics' subscribers may come after the first one
 LAST_CLOUDS_TIMEOUT = 5.0  # s that reliable subscribers may take to acknowledge the last clouds
 POLL = 0.02  # s
+CLOCK_RATE = 40.0  # Hz, that of `ros2 bag play --clock`
 SPECS = (
     ParameterSpec("bag", "", "Folder, metadata.yaml, .db3 or .mcap file of the bag.", read_only=True),
     ParameterSpec("topic", "", "The only topic to publish; empty: all PointCloud2 topics.", read_only=True),
     ParameterSpec("rate", 1.0, "How many times as fast as recorded.", low=0.001, high=1000.0, read_only=True),
     ParameterSpec("loop", False, "Begin again at the end.", read_only=True),
+    ParameterSpec("clock", False, "Publish the bag's time on /clock while playing.", read_only=True),
     ParameterSpec(
         "wait",
         2.0,
@@ -41,6 +47,32 @@ SPECS = (
         read_only=True,
     ),
 )
+
+
+class BagClock:
+    """Publishes on /clock where in the bag the playing is: before each cloud, and `CLOCK_RATE` times a second between.
+
+    The time runs at the rate of the playing, and jumps back when the bag begins again, as with ``ros2 bag play``.
+    """
+
+    def __init__(self, node: Node, first: int, rate: float) -> None:
+        """``first``: the bag's first time [ns]."""
+        self._first, self._rate = first, rate
+        self._lock = threading.Lock()
+        self._publisher = node.create_publisher(Clock, "/clock", QoSProfile(depth=10))
+        self.begin()
+        node.create_timer(1 / CLOCK_RATE, self.publish, clock=SteadyClock(clock_type=ClockType.STEADY_TIME))
+
+    def begin(self) -> None:
+        """The bag begins now."""
+        with self._lock:
+            self._begun = time.monotonic()
+
+    def publish(self) -> None:
+        """Publish the time that it is now in the bag."""
+        with self._lock:
+            now = self._first + round((time.monotonic() - self._begun) * self._rate * 1e9)
+            self._publisher.publish(Clock(clock=Time(nanoseconds=now).to_msg()))
 
 
 class ReplayNode(Node):
@@ -53,6 +85,7 @@ class ReplayNode(Node):
         super().__init__(NODE_NAME, **options)
         self.exit_code = 0
         self._params = ParameterSet(self, SPECS)
+        self._clock: BagClock | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
         self._thread.start()
@@ -91,12 +124,18 @@ class ReplayNode(Node):
             ) from None
 
         def publish(frame: StreamFrame) -> None:
+            if self._clock is not None:
+                self._clock.publish()
             clouds[frame.topic].publish(frame.cdr)
 
         first = next(bag_frames(bag, topic), None)  # before the wait: a bag that cannot be read is said at once
         if first:
             self._wait_for_subscribers(list(clouds.values()), values["wait"])
+            if values["clock"]:
+                self._clock = BagClock(self, first.recorded, values["rate"])
         for _ in itertools.count() if values["loop"] else range(1):
+            if self._clock is not None:
+                self._clock.begin()
             count = play(bag_frames(bag, topic), publish, rate=values["rate"], stop=self._stop)
             self.get_logger().info(f"published {count} clouds of {', '.join(topics)} from {bag}")
             if self._stop.is_set():

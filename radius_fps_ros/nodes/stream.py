@@ -23,11 +23,12 @@ LONGEST_GAP = 86_400.0  # s between two clouds; a bag with more has wrong stamps
 
 @dataclass(frozen=True)
 class StreamFrame:
-    """One serialized PointCloud2 (CDR) and when it is due, in seconds from the start of the stream."""
+    """One serialized PointCloud2 (CDR), when it is due [s from the start of the stream], and when recorded [ns]."""
 
     topic: str
     seconds: float
     cdr: bytes
+    recorded: int = 0
 
 
 def street_frames(count: int, seed: int = 0) -> Iterator[StreamFrame]:
@@ -56,7 +57,7 @@ def bag_frames(path: Path, topic: str | None = None) -> Iterator[StreamFrame]:
                 raise InputError(f"{path} has a gap of {gap:.3g} s after {number} clouds; its times cannot be right")
             last = message.timestamp
             _check_cloud(path, number, message.cdr)
-            yield StreamFrame(message.topic, (message.timestamp - first) * 1e-9, message.cdr)
+            yield StreamFrame(message.topic, (message.timestamp - first) * 1e-9, message.cdr, message.timestamp)
 
 
 def _check_cloud(path: Path, number: int, cdr: bytes) -> None:

@@ -5,12 +5,17 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import rclpy
+from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
 from rclpy.serialization import serialize_message
+from rclpy.time import Time
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
-from scenarios import random_points, xyzi_cloud
+from rosgraph_msgs.msg import Clock
+from scenarios import random_points, wait_until, xyzi_cloud
 from sensor_msgs.msg import PointCloud2
 
 pytestmark = pytest.mark.ros
@@ -48,6 +53,13 @@ def heard(node, topic):
     return received, node.create_subscription(PointCloud2, topic, received.append, QoSProfile(depth=20), raw=True)
 
 
+def heard_times(node):
+    """The times on /clock [ns]; the list grows."""
+    times = []
+    on_clock = lambda message: times.append(Time.from_msg(message.clock).nanoseconds)  # noqa: E731
+    return times, node.create_subscription(Clock, "/clock", on_clock, QoSProfile(depth=200))
+
+
 def unpadded(received):
     """DDS pads a serialized message to a multiple of four bytes on its way between processes."""
     return [message[: len(cloud)] for message, cloud in zip(received, CLOUDS, strict=False)]
@@ -83,6 +95,48 @@ def test_a_loop_ends_with_an_interrupt(ros_node, tmp_path):
     output, _ = process.communicate(timeout=10)
     assert process.returncode == 0, output
     ros_node.destroy_subscription(subscription)
+
+
+def test_the_clock_shows_the_bag_s_time_and_jumps_back_with_the_loop(ros_node, tmp_path):
+    times, subscription = heard_times(ros_node)
+    process = replay(
+        write_clouds(tmp_path / "bag", seconds=(5000, 5002)), "--loop", "--clock", "--rate", 4, "--wait", 0
+    )
+    steps = lambda: np.diff(times[:]) * 1e-9  # noqa: E731
+    wait_until(lambda: (steps() < -1).sum() == 2, timeout=60)
+    process.send_signal(2)
+    output, _ = process.communicate(timeout=10)
+    assert process.returncode == 0, output
+    ros_node.destroy_subscription(subscription)
+    back = np.flatnonzero(steps() < 0)
+    (round_begin, round_end), full_round = back, np.array(times[back[0] + 1 : back[1] + 1]) * 1e-9
+    assert round_end > round_begin + 3, "times between the clouds are published, too"
+    assert full_round[0] == pytest.approx(5000, abs=1)
+    assert full_round.max() >= 5002, "a cloud's time is on the clock before the cloud"
+    assert times[0] >= 5000e9
+
+
+def test_a_node_with_use_sim_time_follows_the_replay(ros_node, tmp_path):
+    parameters = [Parameter("use_sim_time", value=True)]
+    follower = rclpy.create_node("follower", parameter_overrides=parameters)
+    ros_node.executor.add_node(follower)
+    process = replay(write_clouds(tmp_path / "bag", seconds=(7000, 7001)), "--loop", "--clock", "--wait", 0)
+    wait_until(lambda: 7000e9 <= follower.get_clock().now().nanoseconds < 7100e9, timeout=60)
+    process.send_signal(2)
+    assert process.wait(10) == 0
+    ros_node.executor.remove_node(follower)
+    follower.destroy_node()
+
+
+def test_without_the_option_there_is_no_clock(ros_node, tmp_path):
+    times, subscription = heard_times(ros_node)
+    clouds, points = heard(ros_node, "/front")
+    process = replay(write_clouds(tmp_path / "bag"), "--rate", 20, "--wait", 10)
+    assert process.wait(60) == 0
+    wait_until(lambda: len(clouds) == 2)
+    assert not times
+    for each in (subscription, points):
+        ros_node.destroy_subscription(each)
 
 
 @pytest.mark.parametrize(
