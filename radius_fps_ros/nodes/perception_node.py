@@ -27,13 +27,13 @@ from .parameters import ParameterSet
 from .perception_parameters import SPECS, check_together, make_extractor
 from .qos_watch import QosWatch
 from .run import request_stop, run_node
+from .sequence_gaps import SequenceGaps
 from .worker import NewestItemWorker
 
 NODE_NAME = "radius_fps_perception"
 DIAGNOSTICS_PERIOD = 1.0  # s
 STOP_TIMEOUT = 1.0  # s a frame in work may take to end when the node stops
 FAULT_LINGER = 1.0  # s that a node whose device failed stays, inactive, so that whoever watches it can see why
-# Deeper than the newest-frame slot behind it on purpose: what the middleware overwrites it does not count.
 INPUT_DEPTH = 5
 OUTPUT_DEPTH = 5
 
@@ -66,7 +66,6 @@ class PerceptionNode(LifecycleNode):
         super().__init__(NODE_NAME, **options)
         self._params = ParameterSet(self, SPECS, check_together)
         self._qos = QosWatch(self)
-        self._lost = 0
         self.exit_code = 0
         self._worker: NewestItemWorker[Frame] | None = None
         self._points: Any = None
@@ -130,14 +129,14 @@ class PerceptionNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         assert self._outputs is not None
         result = super().on_activate(state)
-        self._lost = 0
         self._answerer = answerer = self._make_answerer(self._outputs)
         self._worker = worker = NewestItemWorker(answerer.work, self._end, "frames")
-        answerer.dropped = lambda: self._lost + worker.dropped
+        self._gaps = gaps = SequenceGaps()
+        answerer.dropped = lambda: gaps.missing + worker.dropped
         qos = QoSProfile(
             depth=INPUT_DEPTH, reliability=ReliabilityPolicy[self._params.values["input_reliability"].upper()]
         )
-        events = self._qos.subscription_events("points", qos, self._lose)
+        events = self._qos.subscription_events("points", qos)
         self._points = self.create_subscription(PointCloud2, "points", self._receive, qos, event_callbacks=events)
         return result
 
@@ -224,13 +223,11 @@ class PerceptionNode(LifecycleNode):
 
     # ---- frames ----
 
-    def _receive(self, message: PointCloud2) -> None:
+    def _receive(self, message: PointCloud2, info: dict[str, Any]) -> None:
         frame = Frame(message, self.get_clock().now(), time.perf_counter())
+        self._gaps.receive(info)
         if self._worker is not None:
             self._worker.offer(frame)
-
-    def _lose(self, event: Any) -> None:
-        self._lost = event.total_count
 
     def _device_failed(self, sentence: str) -> None:
         if not self._fault:

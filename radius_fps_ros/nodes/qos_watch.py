@@ -43,9 +43,7 @@ class QosWatch:
 
         return PublisherEventCallbacks(incompatible_qos=notice)
 
-    def subscription_events(
-        self, topic: str, requested: QoSProfile, message_lost: Callable[[Any], None]
-    ) -> SubscriptionEventCallbacks:
+    def subscription_events(self, topic: str, requested: QoSProfile) -> SubscriptionEventCallbacks:
         """Callbacks for a subscription of ``topic`` with the profile ``requested``."""
         name = self._node.resolve_topic_name(topic)
 
@@ -56,7 +54,7 @@ class QosWatch:
         def notice(event: Any) -> None:
             self._notice(PUBLISHER_FIXES, OTHER_PUBLISHER, name, event, mismatch_exists)
 
-        return SubscriptionEventCallbacks(incompatible_qos=notice, message_lost=message_lost)
+        return SubscriptionEventCallbacks(incompatible_qos=notice)
 
     def sentences(self) -> list[str]:
         """One sentence for each kind of mismatch that still exists."""

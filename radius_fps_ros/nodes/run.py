@@ -30,7 +30,8 @@ def run_node(
     arguments.
 
     The executor spins in a thread and the main thread waits for the signal: rclpy's own handlers would shut the
-    context down under a frame that is still in work; here ``node.stop_work()``, where there is one, ends it first.
+    context down under a frame that is still in work; here ``node.stop_work()``, where there is one, ends it first, and
+    returns False where it could not: then the process ends without waiting for it.
     """
     stop_signal = _stop_signal()
     try:
@@ -60,9 +61,8 @@ def run_node(
     spinner.start()
     stop_signal.recv(1)
 
-    stop_work: Callable[[], None] | None = getattr(node, "stop_work", None)
-    if stop_work is not None:
-        stop_work()
+    stop_work: Callable[[], bool | None] | None = getattr(node, "stop_work", None)
+    idle = stop_work is None or stop_work() is not False
     executor.shutdown(timeout_sec=0.5)
     spinner.join(timeout=0.5)
     if faults:
@@ -70,6 +70,11 @@ def run_node(
     exit_code: int = getattr(node, "exit_code", 0)
     node.destroy_node()
     rclpy.try_shutdown()
+    if not idle or spinner.is_alive():
+        # A thread is still in compiled code, under which the interpreter must not be taken down.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)
     return exit_code
 
 
