@@ -3,7 +3,7 @@ PYTHON ?= python3
 MINUTES ?= 30
 RUN := .venv/bin/python
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test lint bench soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ test: lint  ## style, types and all tests
 
 bench: setup  ## all benchmarks this machine can run, beside the peers that are installed; BENCH=fps for one group
 	@.venv/bin/radius-fps bench $(BENCH) --peers
+
+soak: setup  ## MINUTES of frames through the node; fails when its memory, files or threads grow
+	@$(RUN) benchmarks/soak.py --minutes $(MINUTES)
 
 clean:  ## remove the environment and everything built
 	rm -rf .venv build install log *.egg-info
