@@ -1,0 +1,102 @@
+"""The examples with ROS, as processes beside the nodes that they talk to."""
+
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+from scenarios import wait_until, xyzi_cloud
+from sensor_msgs.msg import PointCloud2
+
+from radius_fps_ros.clouds import decode_cloud
+from radius_fps_ros.nodes.processes import NodeProcess
+
+pytestmark = pytest.mark.ros
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PERCEPTION = "/radius_fps_perception"
+
+
+@contextmanager
+def example(name, *arguments):
+    """A running example and a queue of the lines it prints; it must end in order at SIGINT."""
+    command = [sys.executable, "-u", EXAMPLES / name, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    lines = queue.Queue()
+    reader = threading.Thread(target=lambda: [lines.put(line) for line in process.stdout], daemon=True)
+    reader.start()
+    try:
+        yield process, lines
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        reader.join(5)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def perception(ros_node):
+    parameters = {"features": "on", "backbone_config": "light", "n_samples": 64, "backend": "cpu"}
+    with NodeProcess("perception_node", parameters=parameters) as node:
+        node.bring_up(ros_node, PERCEPTION)
+        yield node
+
+
+def publish_until(ros_node, condition, timeout=60.0):
+    """Publish clouds of 200 points until ``condition()`` holds: what is sent before discovery ends is lost."""
+    publisher = ros_node.create_publisher(PointCloud2, "/points", 5)
+    points = np.random.default_rng(0).uniform(-20, 20, size=(200, 3)).astype(np.float32)
+    points[:, 2] /= 10
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "no answer came"
+        publisher.publish(xyzi_cloud(points))
+        time.sleep(0.2)
+    ros_node.destroy_publisher(publisher)
+
+
+def test_read_features(ros_node, perception):
+    with example("read_features.py") as (_, lines):
+        publish_until(ros_node, lambda: not lines.empty())
+        assert lines.get() == "64 samples with 64 channels\n"
+
+
+def test_colour_by_feature_norm(ros_node, perception):
+    features, coloured = [], []
+    subscriptions = [
+        ros_node.create_subscription(PointCloud2, topic, seen.append, 5)
+        for topic, seen in ((f"{PERCEPTION}/features", features), ("/feature_norm", coloured))
+    ]
+    with example("colour_by_feature_norm.py"):
+        publish_until(ros_node, lambda: coloured and features)
+    for subscription in subscriptions:
+        ros_node.destroy_subscription(subscription)
+    expected, found = decode_cloud(features[0]).records, decode_cloud(coloured[0]).records
+    assert coloured[0].header.frame_id == "lidar"
+    np.testing.assert_array_equal(found["x"], expected["x"])  # every cloud that is sent is the same
+    np.testing.assert_allclose(found["intensity"], np.linalg.norm(expected["features"], axis=1), rtol=1e-5)
+    assert found["intensity"].max() > 0
+
+
+def test_certify_from_node(ros_node, tmp_path):
+    for name, scale in (("full", 1.0), ("decimated", 0.98)):
+        trimesh.creation.icosphere(2, radius=scale).export(tmp_path / f"{name}.ply")
+    with (
+        NodeProcess("hausdorff_node", parameters={"allowed_roots": [str(tmp_path)]}),
+        example("certify_from_node.py", tmp_path / "full.ply", tmp_path / "decimated.ply") as (process, lines),
+    ):
+        wait_until(lambda: process.poll() is not None, 120.0)
+        *message, lower, upper = lines.get(timeout=10).split()
+    assert 0.0 < float(lower) <= 0.02 + 1e-6
+    assert float(upper) <= 0.05
+    assert message
