@@ -136,7 +136,7 @@ class PerceptionNode(LifecycleNode):
         qos = QoSProfile(
             depth=INPUT_DEPTH, reliability=ReliabilityPolicy[self._params.values["input_reliability"].upper()]
         )
-        events = self._qos.subscription_events("points", qos)
+        events = self._qos.subscription_events("points")
         self._points = self.create_subscription(PointCloud2, "points", self._receive, qos, event_callbacks=events)
         return result
 
@@ -192,7 +192,7 @@ class PerceptionNode(LifecycleNode):
         qos = QoSProfile(depth=OUTPUT_DEPTH)
 
         def publisher(kind: type, topic: str) -> Any:
-            events = self._qos.publisher_events(topic, qos)
+            events = self._qos.publisher_events(topic)
             return self.create_lifecycle_publisher(kind, topic, qos, event_callbacks=events)
 
         sampled, stats = publisher(PointCloud2, "~/sampled"), publisher(FrameStats, "~/stats")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.node import Node
-from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible, qos_policy_name_from_kind
+from rclpy.qos import QoSCompatibility, qos_check_compatible, qos_policy_name_from_kind
+from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 # What nearly always is the cause; other policies get a general sentence.
 PUBLISHER_FIXES = {
@@ -28,49 +29,44 @@ class QosWatch:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._warned: set[str] = set()
-        self._present: dict[str, Callable[[], bool]] = {}
+        self._present: dict[str, str] = {}  # sentence: its topic
 
-    def publisher_events(self, topic: str, offered: QoSProfile) -> PublisherEventCallbacks:
-        """Callbacks for a publisher of ``topic`` with the profile ``offered``."""
+    def publisher_events(self, topic: str) -> PublisherEventCallbacks:
+        """Callbacks for a publisher of ``topic``."""
         name = self._node.resolve_topic_name(topic)
+        return PublisherEventCallbacks(
+            incompatible_qos=lambda event: self._notice(SUBSCRIBER_FIXES, OTHER_SUBSCRIBER, name, event)
+        )
 
-        def mismatch_exists() -> bool:
-            others = self._node.get_subscriptions_info_by_topic(name)
-            return any(_mismatch(offered, other.qos_profile) for other in others)
-
-        def notice(event: Any) -> None:
-            self._notice(SUBSCRIBER_FIXES, OTHER_SUBSCRIBER, name, event, mismatch_exists)
-
-        return PublisherEventCallbacks(incompatible_qos=notice)
-
-    def subscription_events(self, topic: str, requested: QoSProfile) -> SubscriptionEventCallbacks:
-        """Callbacks for a subscription of ``topic`` with the profile ``requested``."""
+    def subscription_events(self, topic: str) -> SubscriptionEventCallbacks:
+        """Callbacks for a subscription of ``topic``."""
         name = self._node.resolve_topic_name(topic)
-
-        def mismatch_exists() -> bool:
-            others = self._node.get_publishers_info_by_topic(name)
-            return any(_mismatch(other.qos_profile, requested) for other in others)
-
-        def notice(event: Any) -> None:
-            self._notice(PUBLISHER_FIXES, OTHER_PUBLISHER, name, event, mismatch_exists)
-
-        return SubscriptionEventCallbacks(incompatible_qos=notice)
+        return SubscriptionEventCallbacks(
+            incompatible_qos=lambda event: self._notice(PUBLISHER_FIXES, OTHER_PUBLISHER, name, event)
+        )
 
     def sentences(self) -> list[str]:
-        """One sentence for each kind of mismatch that still exists."""
-        self._present = {sentence: exists for sentence, exists in self._present.items() if exists()}
+        """One sentence for each kind of mismatch whose topic still has one."""
+        self._present = {sentence: topic for sentence, topic in self._present.items() if self._exists(topic)}
         return list(self._present)
 
-    def _notice(
-        self, fixes: dict[str, str], other: str, topic: str, event: Any, mismatch_exists: Callable[[], bool]
-    ) -> None:
+    def _notice(self, fixes: dict[str, str], other: str, topic: str, event: Any) -> None:
         policy = qos_policy_name_from_kind(event.last_policy_kind).lower().replace("_", " ")
         sentence = fixes.get(policy, other).format(topic=topic, policy=policy)
-        self._present[sentence] = mismatch_exists
+        self._present[sentence] = topic
         if sentence not in self._warned:
             self._warned.add(sentence)
             self._node.get_logger().warning(sentence)
 
+    def _exists(self, topic: str) -> bool:
+        # Discovered profiles on both sides: in one made here, durations that are not set do not compare as infinite.
+        publishers = self._node.get_publishers_info_by_topic(topic)
+        subscriptions = self._node.get_subscriptions_info_by_topic(topic)
+        return any(
+            qos_check_compatible(one.qos_profile, other.qos_profile)[0] == QoSCompatibility.ERROR
+            for one, other in product(publishers, subscriptions)
+            if self._is_own(one) or self._is_own(other)
+        )
 
-def _mismatch(offered: QoSProfile, requested: QoSProfile) -> bool:
-    return bool(qos_check_compatible(offered, requested)[0] == QoSCompatibility.ERROR)
+    def _is_own(self, endpoint: TopicEndpointInfo) -> bool:
+        return (endpoint.node_namespace, endpoint.node_name) == (self._node.get_namespace(), self._node.get_name())
