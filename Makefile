@@ -3,7 +3,7 @@ PYTHON ?= python3
 MINUTES ?= 30
 RUN := .venv/bin/python
 
-.PHONY: help setup demo test lint bench soak clean
+.PHONY: help setup demo test lint bench soak docs clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ bench: setup  ## all benchmarks this machine can run, beside the peers that are 
 
 soak: setup  ## MINUTES of frames through the node; fails when its memory, files or threads grow
 	@$(RUN) benchmarks/soak.py --minutes $(MINUTES)
+
+docs: setup  ## API reference from the docstrings, in build/docs
+	@$(RUN) tools/build_docs.py
 
 clean:  ## remove the environment and everything built
 	rm -rf .venv build install log *.egg-info

@@ -133,7 +133,7 @@ class FeatureExtractor:
 
 
 def feature_records(xyz: npt.NDArray[Any], features: npt.NDArray[Any]) -> npt.NDArray[np.void]:
-    """(M,) records with fields x, y, z and ``features`` (C values each), all float32."""
+    """(M,) records of ``xyz`` (M, 3) as fields x, y, z and of ``features`` (M, C) as one field, all float32."""
     dtype = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("features", "<f4", (features.shape[1],))])
     # One plain copy instead of one per field: the record is 3 + C consecutive floats.
     flat = np.empty((len(xyz), 3 + features.shape[1]), np.float32)

@@ -108,7 +108,7 @@ class FramePipeline:
 
 
 def usable_rows(cloud: Cloud, settings: PipelineSettings) -> npt.NDArray[np.int64] | None:
-    """Rows of the points that are finite and inside the region of interest; ``None`` when all are.
+    """Rows of the points of ``cloud`` that are finite and that ``settings`` let pass; ``None`` when all are.
 
     Raises:
         InputError: there is no such point.

@@ -15,10 +15,15 @@ from .layout import FieldLike, PointLayout
 
 @dataclass(frozen=True)
 class CloudData:
-    """The members of a sensor_msgs/PointCloud2 but for the header; one row of ``width`` points.
+    """The members of a sensor_msgs/PointCloud2 but for the header.
 
-    ``data`` is an ``array.array('B')``, the type that rclpy takes over without looking at each byte. ``fields`` are the
-    entries of the message that the points came from, or else `Field` objects with the same members.
+    Attributes:
+        width, height: points in the only row, and 1.
+        fields: the entries of the message that the points came from, or else `Field` objects with the same members.
+        is_bigendian: the byte order of all values.
+        point_step: bytes a point.
+        data: an ``array.array('B')``, the type that rclpy takes over without looking at each byte.
+        is_dense: whether all coordinates are finite.
     """
 
     width: int

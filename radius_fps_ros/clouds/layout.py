@@ -36,7 +36,14 @@ class FieldLike(Protocol):
 
 @dataclass(frozen=True)
 class Field:
-    """One entry of a PointCloud2's ``fields``, with PointField's members."""
+    """One entry of a PointCloud2's ``fields``, with PointField's members.
+
+    Attributes:
+        name: of the field.
+        offset: bytes from the beginning of a point.
+        datatype: PointField's number of the type, 1 (int8) to 8 (float64).
+        count: values a point.
+    """
 
     name: str
     offset: int
@@ -46,7 +53,13 @@ class Field:
 
 @dataclass(frozen=True)
 class PointLayout:
-    """The layout of one point: ``fields`` as the message gave them, and the ``dtype`` of its records.
+    """The layout of one point.
+
+    Attributes:
+        fields: as the message gave them.
+        point_step: bytes a point.
+        is_bigendian: the byte order of all values.
+        dtype: of the records.
 
     The dtype is ``point_step`` bytes long and has one member a field, in the fields' order and byte order. A field of
     count n > 1 is a subarray of n values. Where other programs disagree, this one reads
@@ -64,7 +77,7 @@ class PointLayout:
 
     @classmethod
     def of_message(cls, fields: Iterable[FieldLike], point_step: int, is_bigendian: bool) -> PointLayout:
-        """Check a message's fields and return their layout.
+        """Check ``fields``, ``point_step`` and ``is_bigendian`` of a message and return their layout.
 
         Raises:
             InputError: a datatype outside 1..8, a field that ends beyond ``point_step``, fields that overlap or share a

@@ -17,7 +17,12 @@ BACKENDS = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class BackendChoice:
-    """The backend that runs (``"cpu"`` or ``"cuda"``) and the reason in words, for logs and stats."""
+    """The backend that runs.
+
+    Attributes:
+        name: ``"cpu"`` or ``"cuda"``.
+        reason: why, in words, for logs and stats.
+    """
 
     name: str
     reason: str

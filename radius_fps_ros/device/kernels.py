@@ -60,7 +60,10 @@ class KernelFile:
         return _load(self, tuple(sorted(defines.items())), cupy.cuda.Device().id)
 
     def compile(self, architecture: str, defines: tuple[tuple[str, int], ...] = ()) -> bytes:
-        """Compile for ``architecture`` (``"sm_90"``) without a device; returns the binary (cubin).
+        """Compile for ``architecture`` (``"sm_90"``) with the macros ``defines``, without a device.
+
+        Returns:
+            The binary (cubin).
 
         Raises:
             BackendError: with NVRTC's log when the source does not compile.

@@ -28,7 +28,11 @@ def _quota_cores() -> float:
 
 @contextlib.contextmanager
 def numba_threads(threads: int | None) -> Iterator[int]:
-    """Run the body with ``threads`` Numba threads (``None``: all usable cores); yields the number in force."""
+    """Run the body with ``threads`` Numba threads (``None``: all usable cores); yields the number in force.
+
+    Raises:
+        InputError: ``threads`` is less than 1.
+    """
     import numba
 
     if threads is not None and threads < 1:

@@ -47,7 +47,13 @@ class Status(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback sees: the interval so far, triangles still open, seconds since the start."""
+    """What a progress callback sees.
+
+    Attributes:
+        lower, upper: the interval so far, in the meshes' unit.
+        surviving: triangles still open.
+        elapsed: seconds since the start.
+    """
 
     lower: float
     upper: float

@@ -19,8 +19,6 @@ SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
 # Squares of coordinates up to this stay far from overflow.
 LARGEST = 1e100
 
-MeshLike: TypeAlias = "tuple[ArrayLike, ArrayLike] | str | os.PathLike[str] | PreparedMesh"
-
 
 class PreparedMesh:
     """A checked triangle mesh with the search structures built from it, kept for the next certification.
@@ -61,6 +59,9 @@ class PreparedMesh:
             if self._cpu is None:
                 self._cpu = CpuMesh(self)
             return self._cpu
+
+
+MeshLike: TypeAlias = tuple[ArrayLike, ArrayLike] | str | os.PathLike[str] | PreparedMesh
 
 
 def prepare_mesh(mesh: MeshLike, name: str = "mesh") -> PreparedMesh:

@@ -83,7 +83,10 @@ class VoxelResBackBone8x:
         dtype: str = "float32",
         backend: str = "auto",
     ) -> VoxelResBackBone8x:
-        """The network that ``config`` describes; its input has one channel for each of ``config.fields``."""
+        """The network that ``config`` describes; its input has one channel for each of ``config.fields``.
+
+        The other arguments and the errors are those of `VoxelResBackBone8x`.
+        """
         return cls(
             len(config.fields),
             weights,

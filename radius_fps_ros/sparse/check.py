@@ -18,8 +18,8 @@ MAX_CELLS = 50_000_000
 def check_rulebook(rulebook: Rulebook, *, seed: int = 0) -> list[str]:
     """Faults of a rulebook, each in one sentence; an empty list means that it is right.
 
-    Random positive weights and features of one channel are convolved in float64, once through the pairs and once
-    densely: positive, so that a missing site or pair cannot cancel out.
+    Random positive weights and features of one channel, drawn from ``seed``, are convolved in float64, once through the
+    pairs and once densely: positive, so that a missing site or pair cannot cancel out.
 
     Raises:
         InputError: the dense volume would have more than ``MAX_CELLS`` cells; check a smaller crop then.

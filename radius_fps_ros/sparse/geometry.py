@@ -22,7 +22,11 @@ def triple(value: int | Sequence[int], name: str, *, minimum: int) -> Triple:
 
 @dataclass(frozen=True)
 class ConvGeometry:
-    """Kernel size, stride, padding and dilation in (z, y, x) order.
+    """The shape of one convolution.
+
+    Attributes:
+        kernel_size, stride, padding, dilation: in (z, y, x) order.
+        subm: submanifold: the output sites are the input sites.
 
     Kernel offset ``k`` runs row-major over (kz, ky, kx); it joins output site ``o`` with the input site
     ``o * stride - padding + k * dilation`` (cross-correlation, as dense convolution does).
@@ -46,8 +50,10 @@ class ConvGeometry:
     ) -> ConvGeometry:
         """Check and complete the parameters.
 
-        ``padding=None`` means 0. A submanifold convolution centres its kernel: its padding is ``kernel_size // 2 *
-        dilation``, whatever is given, as in spconv.
+        Args:
+            kernel_size, stride, padding, dilation: one integer, or three in (z, y, x) order; without padding it is 0.
+            subm: a submanifold convolution. It centres its kernel: its padding is ``kernel_size // 2 * dilation``,
+                whatever is given, as in spconv.
 
         Raises:
             InputError: a value is not one or three integers in range, or a submanifold convolution is given a stride

@@ -89,7 +89,17 @@ class SparseConv3d(_Convolution):
         seed: int = 0,
         algo: str = "auto",
     ) -> None:
-        """Weights may have the layouts of spconv 1.x and 2.x or (K, C_in, C_out); without any, ``seed`` draws them.
+        """Check the parameters and hold the weights.
+
+        Args:
+            in_channels, out_channels: channels of the features that the layer reads and writes.
+            kernel_size, stride, padding, dilation: one integer, or three in (z, y, x) order.
+            indice_key: name under which the tensor keeps the rulebook for later layers; ``None`` builds one a call.
+            weight: in the layout of spconv 1.x or 2.x, or (K, C_in, C_out); ``None`` draws one from ``seed``.
+            bias: (C_out,), or ``None``.
+            relu: whether negative results become 0.
+            seed: of random weights.
+            algo: ``"auto" | "native" | "implicit_gemm"``: how CUDA multiplies.
 
         Raises:
             InputError: a parameter is out of range or a weight has another shape.
@@ -98,7 +108,11 @@ class SparseConv3d(_Convolution):
         super().__init__(in_channels, out_channels, geometry, indice_key, weight, bias, relu, seed, algo)
 
     def __call__(self, tensor: SparseTensor, residual: Any = None) -> SparseTensor:
-        """Convolve; ``residual`` (N_out, C_out) is added before the ReLU."""
+        """Convolve ``tensor``; ``residual`` (N_out, C_out) is added before the ReLU.
+
+        Raises:
+            InputError: the channels of ``tensor`` or the shape of ``residual`` do not fit.
+        """
         rulebook = tensor.rulebook(self.geometry, self.indice_key)
         return tensor.convolved(self._run(tensor, rulebook, residual), rulebook)
 
@@ -122,12 +136,12 @@ class SubMConv3d(_Convolution):
         seed: int = 0,
         algo: str = "auto",
     ) -> None:
-        """As ``SparseConv3d``; the stride is 1 and the kernel is centred, whatever ``padding`` says."""
+        """As `SparseConv3d`; the stride is 1 and the kernel is centred, whatever ``padding`` says."""
         geometry = ConvGeometry.make(kernel_size, stride, padding, dilation, subm=True)
         super().__init__(in_channels, out_channels, geometry, indice_key, weight, bias, relu, seed, algo)
 
     def __call__(self, tensor: SparseTensor, residual: Any = None) -> SparseTensor:
-        """Convolve; ``residual`` (N, C_out) is added before the ReLU."""
+        """Convolve ``tensor``; ``residual`` (N, C_out) is added before the ReLU. Errors as for `SparseConv3d`."""
         rulebook = tensor.rulebook(self.geometry, self.indice_key)
         return tensor.replace_features(self._run(tensor, rulebook, residual))
 
@@ -148,13 +162,13 @@ class SparseInverseConv3d(_Convolution):
         seed: int = 0,
         algo: str = "auto",
     ) -> None:
-        """``indice_key`` names the convolution to undo; ``kernel_size`` must be that one's."""
+        """As `SparseConv3d`; ``indice_key`` names the convolution to undo, and ``kernel_size`` must be that one's."""
         geometry = ConvGeometry.make(kernel_size)
         self._key = indice_key
         super().__init__(in_channels, out_channels, geometry, indice_key, weight, bias, relu, seed, algo)
 
     def __call__(self, tensor: SparseTensor, residual: Any = None) -> SparseTensor:
-        """Convolve back to the sites of the layer that ``indice_key`` names.
+        """Convolve ``tensor`` back to the sites of the layer that ``indice_key`` names; ``residual`` is added as there.
 
         Raises:
             InputError: no layer used that key, it had another kernel size, or the tensor is not what it wrote.
@@ -177,7 +191,7 @@ class SparseInverseConv3d(_Convolution):
 class SparseBasicBlock:
     """Residual block of two submanifold 3x3x3 convolutions: ``relu(conv2(relu(conv1(x))) + x)``.
 
-    Batch norm, where there was one, is folded into the weights and biases (see ``fold_batch_norm``).
+    Batch norm, where there was one, is folded into the weights and biases (see `fold_batch_norm`).
     """
 
     def __init__(
@@ -190,7 +204,18 @@ class SparseBasicBlock:
         seed: int = 0,
         algo: str = "auto",
     ) -> None:
-        """Weights and biases of both convolutions, as for ``SubMConv3d``; both share the rulebook of ``indice_key``."""
+        """Two layers of ``channels`` channels.
+
+        Args:
+            channels: of the features, in and out.
+            indice_key: of the rulebook that both layers share.
+            weights, biases: of both layers, each as for `SparseConv3d`.
+            seed: of the first layer's random weights; the second takes the next one.
+            algo: as for `SparseConv3d`.
+
+        Raises:
+            InputError: a parameter is out of range or a weight has another shape.
+        """
         self.conv1, self.conv2 = (
             SubMConv3d(
                 channels,

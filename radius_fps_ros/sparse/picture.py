@@ -16,7 +16,12 @@ from .tensor import SparseTensor
 def draw_sites(maps: Mapping[str, SparseTensor], path: str | Path, *, sample: int = 0) -> None:
     """Write a PNG with one panel a tensor: how many active sites lie above each other at each (x, y).
 
-    Axes are metres where the tensors come from ``voxelize``, else input voxels. ``sample`` picks one of the batch.
+    Axes are metres where the tensors come from `voxelize`, else input voxels.
+
+    Args:
+        maps: tensors by the title of their panel.
+        path: of the file.
+        sample: which one of the batch.
 
     Raises:
         InputError: nothing to draw, no such sample, or the file cannot be written.

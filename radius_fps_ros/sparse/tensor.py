@@ -75,17 +75,21 @@ class SparseTensor:
         )
 
     def replace_features(self, features: Any) -> SparseTensor:
-        """The same sites (and rulebooks) with other features."""
+        """The same sites (and rulebooks) with other features (N, C).
+
+        Raises:
+            InputError: ``features`` are not floating-point, or not one row a site.
+        """
         check_features(features, self.indices)
         return self.derived(features, self.indices, self.spatial_shape, self.scale, self.shift)
 
     def convolved(self, features: Any, rulebook: Rulebook) -> SparseTensor:
-        """The tensor that a convolution with ``rulebook`` makes of this one."""
+        """The tensor that a convolution with ``rulebook`` makes of this one; ``features`` (N_out, C) are its result."""
         scale, shift = compose_lattice(self.scale, self.shift, rulebook.geometry)
         return self.derived(features, rulebook.out_indices, rulebook.out_spatial_shape, scale, shift)
 
     def restored(self, features: Any, rulebook: Rulebook) -> SparseTensor:
-        """The tensor over the sites that ``rulebook`` read, when this one is over those that it wrote."""
+        """The tensor with ``features`` over the sites that ``rulebook`` read, when this one is over those it wrote."""
         geometry = rulebook.geometry
         _, step = compose_lattice((1, 1, 1), (0.0, 0.0, 0.0), geometry)
         scale = [a // s for a, s in zip(self.scale, geometry.stride, strict=True)]
@@ -106,7 +110,13 @@ class SparseTensor:
         scale: Triple,
         shift: tuple[float, float, float],
     ) -> SparseTensor:
-        """A tensor with the same rulebooks, batch and grid over sites that a rulebook made."""
+        """A tensor with the same rulebooks, batch and grid over sites that a rulebook made, which nobody checks again.
+
+        Args:
+            features, indices: (N, C) and (N, 4), as this tensor's own.
+            shape: its spatial shape.
+            scale, shift: where its sites lie in the network's input, as this tensor's own.
+        """
         made = SparseTensor(
             features,
             indices,

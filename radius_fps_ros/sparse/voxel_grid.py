@@ -29,7 +29,12 @@ def _numbers(values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class VoxelGrid:
-    """A half-open range [minimum, maximum) in metres, cut into voxels; all in (x, y, z) order."""
+    """A half-open range, cut into voxels; all in metres and (x, y, z) order.
+
+    Attributes:
+        minimum, maximum: opposite corners of the range; the maximum is outside.
+        voxel_size: edges of a voxel.
+    """
 
     minimum: Metres3
     maximum: Metres3
@@ -37,7 +42,7 @@ class VoxelGrid:
 
     @classmethod
     def make(cls, point_cloud_range: Sequence[float], voxel_size: Sequence[float]) -> VoxelGrid:
-        """Check (x0, y0, z0, x1, y1, z1) and (vx, vy, vz).
+        """Check ``point_cloud_range`` (x0, y0, z0, x1, y1, z1) and ``voxel_size`` (vx, vy, vz), in metres.
 
         Raises:
             InputError: wrong count, not finite, an empty range, or a voxel size that is not positive.

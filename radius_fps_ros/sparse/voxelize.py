@@ -88,7 +88,7 @@ def voxelize(
 
 
 def voxelize_for(config: BackboneConfig, points: Any, features: Any, *, backend: str = "auto") -> SparseTensor:
-    """``voxelize`` with the range, voxel size and caps of ``config``."""
+    """`voxelize` with the range, voxel size and caps of ``config``; the other arguments and the errors are the same."""
     return voxelize(
         points,
         features,

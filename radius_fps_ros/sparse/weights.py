@@ -55,7 +55,17 @@ def fold_batch_norm(
     variance: NDArray[Any],
     epsilon: float,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Weight (K, C_in, C_out) and bias (C_out,) of the convolution followed by batch norm (evaluation mode)."""
+    """Weight and bias of the convolution followed by batch norm in evaluation mode.
+
+    Args:
+        weight: (K, C_in, C_out) of the convolution.
+        bias: (C_out,) of the convolution, or ``None``.
+        gamma, beta, mean, variance: (C_out,) of the batch norm: its weight and bias, and the statistics it learned.
+        epsilon: added to the variance.
+
+    Returns:
+        (K, C_in, C_out) and (C_out,), float32, computed in float64.
+    """
     factor = gamma.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
     centred = (0.0 if bias is None else bias.astype(np.float64)) - mean.astype(np.float64)
     folded = weight * factor
