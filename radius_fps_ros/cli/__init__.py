@@ -15,6 +15,7 @@ COMMANDS = {
     "sample": "Downsample a cloud file by exact farthest point sampling.",
     "features": "Compute sparse voxel features of a cloud file.",
     "certify": "Certify the Hausdorff distance between two mesh files.",
+    "process": "Run the whole pipeline over a bag, without ROS, and report.",
     "replay": "Publish the clouds of a bag on ROS 2.",
     "bench": "Run the benchmarks that this machine can run.",
 }

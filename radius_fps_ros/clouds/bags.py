@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rosbags.interfaces import Connection
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 from rosbags.typesys.store import Typestore
 
 from ..errors import InputError
+from .encode import CloudData
 from .wording import describe_error, describe_names
 
 POINT_CLOUD = "sensor_msgs/msg/PointCloud2"
@@ -78,16 +81,96 @@ def open_bag(path: str | Path, topic: str | None = None) -> Iterator[CloudBag]:
         InputError: there is no such bag, it is damaged, it holds no PointCloud2, or has no such topic.
     """
     path = Path(path)
-    place = _storage(path)
+    with _open_reader(path, _storage(path)) as reader:
+        yield CloudBag(path, reader, _choose(path, list(reader.connections), topic))
+
+
+@contextmanager
+def _open_reader(path: Path, place: Path) -> Iterator[Reader]:
     for database in place.glob("*.db3") if place.is_dir() else (place,):
         _check_pages(path, database)
     with _one_sentence(path, "is not a readable bag"):
         reader = Reader(place)
         reader.open()
     try:
-        yield CloudBag(path, reader, _choose(path, list(reader.connections), topic))
+        yield reader
     finally:
         reader.close()
+
+
+class Recording:
+    """An open bag with everything in it, whatever its types.
+
+    Attributes:
+        path: the bag as the user named it.
+        connections: its topics with their types, type definitions, QoS profiles and message counts.
+        storage: ``"sqlite3"`` or ``"mcap"``.
+        files: the files it consists of, in the order of their names.
+        custom_data, ros_distro: what its metadata says.
+    """
+
+    def __init__(self, path: Path, place: Path, reader: Reader) -> None:
+        self.path = path
+        self._reader = reader
+        self.connections: list[Connection] = list(reader.connections)
+        self.files = sorted(_bag_files(place)) if place.is_dir() else [place]
+        self.storage = "mcap" if any(".mcap" in file.suffixes for file in self.files) else "sqlite3"
+        metadata = reader.storage.metadata
+        self.custom_data: dict[str, str] = dict(metadata.custom or {})
+        self.ros_distro: str = metadata.ros_distro or ""
+
+    def clouds(self, topics: Sequence[str] = ()) -> list[Connection]:
+        """Return the PointCloud2 connections of these topics, or of all; raises what `open_bag` raises."""
+        wanted: Sequence[str | None] = topics or [None]
+        chosen = [c for topic in wanted for c in _choose(self.path, self.connections, topic)]
+        return list({(c.id, c.topic): c for c in chosen}.values())
+
+    def messages(self, connections: Sequence[Connection], skip: int = 0) -> Iterator[tuple[Connection, int, bytes]]:
+        """Yield (connection, nanoseconds, CDR bytes) in the bag's order, without the first ``skip``.
+
+        Raises:
+            InputError: the bag is damaged at this place.
+        """
+        count = skip
+        messages = islice(self._reader.messages(connections), skip, None) if connections else iter(())
+        while True:
+            with _one_sentence(self.path, f"is damaged after {count} messages"):
+                record = next(messages, None)
+            if record is None:
+                return
+            connection, timestamp, cdr = record
+            yield connection, timestamp, bytes(cdr)
+            count += 1
+
+    def at(self, topic: str, timestamp: int) -> bytes:
+        """Return the first message of a topic that was recorded at ``timestamp`` [ns].
+
+        Raises:
+            InputError: there is none, or the bag is damaged there.
+        """
+        connections = [connection for connection in self.connections if connection.topic == topic]
+        with _one_sentence(self.path, f"has no readable message on {topic!r} at {timestamp}"):
+            _, _, cdr = next(self._reader.messages(connections, timestamp, timestamp + 1))
+        return bytes(cdr)
+
+
+@contextmanager
+def open_recording(path: str | Path) -> Iterator[Recording]:
+    """Open a bag for everything in it; see `open_bag`.
+
+    Raises:
+        InputError: there is no such bag, or it is damaged.
+    """
+    path = Path(path)
+    place = _storage(path)
+    with _open_reader(path, place) as reader:
+        yield Recording(path, place, reader)
+
+
+def _bag_files(folder: Path) -> Iterator[Path]:
+    for file in folder.iterdir():
+        if file.name == "metadata.yaml" or any(suffix in file.suffixes for suffix in STORAGE_SUFFIXES):
+            yield file
 
 
 def cloud_topics(path: str | Path) -> list[str]:
@@ -104,6 +187,24 @@ def deserialize_cloud(cdr: bytes) -> Any:
     """
     with _one_sentence("the message", "is not a readable PointCloud2"):
         return _typestore().deserialize_cdr(cdr, POINT_CLOUD)
+
+
+def serialize_cloud(data: CloudData, header: Any) -> bytes:
+    """Return a PointCloud2 with this header, which `deserialize_cloud` made, as CDR bytes (little-endian)."""
+    types = _typestore().types
+    field = types["sensor_msgs/msg/PointField"]
+    message = types[POINT_CLOUD](
+        header=header,
+        height=data.height,
+        width=data.width,
+        fields=[field(name=f.name, offset=f.offset, datatype=f.datatype, count=f.count) for f in data.fields],
+        is_bigendian=data.is_bigendian,
+        point_step=data.point_step,
+        row_step=data.row_step,
+        data=np.frombuffer(data.data, np.uint8),
+        is_dense=data.is_dense,
+    )
+    return bytes(_typestore().serialize_cdr(message, POINT_CLOUD))
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ Points = npt.NDArray[np.float32]
 BACKGROUND, INK, POINTS, SAMPLES, SENSOR = "#10141a", "#dbe2ea", "#75869a", "#ffb000", "#4cc2ff"
 
 
-def save_picture(path: Path, points: Points, samples: Points, title: str) -> None:
+def save_picture(path: Path, points: Points, samples: Points, title: str, inches: float = 14.0) -> None:
     """Write a PNG: the points in grey, the samples in colour, the middle of the samples in view.
 
     Args:
@@ -20,6 +20,7 @@ def save_picture(path: Path, points: Points, samples: Points, title: str) -> Non
         points: (N, 3) the whole cloud [m].
         samples: (M, 3) the sampled points [m], finite; at least one.
         title: the picture's heading.
+        inches: its width; a small picture has fewer pixels, and larger letters for its size.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display needed, and no global state
     from matplotlib.figure import Figure
@@ -27,14 +28,18 @@ def save_picture(path: Path, points: Points, samples: Points, title: str) -> Non
     low, high = np.percentile(samples[:, :2], (6, 94), axis=0)
     width, height = np.maximum(high - low, 1.0) * 1.25
     centre = (low + high) / 2
-    figure = Figure(figsize=(14, float(np.clip(13 * height / width + 1.2, 4, 14))), dpi=110, layout="constrained")
+    scale = inches / 14
+    tall = float(np.clip(13 * scale * height / width + 1.2, 4 * scale, inches))
+    figure = Figure(figsize=(inches, tall), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     figure.set_facecolor(BACKGROUND)
     axes = figure.add_subplot(facecolor=BACKGROUND)
     finite = points[np.isfinite(points).all(axis=1)]
-    axes.scatter(finite[:, 0], finite[:, 1], s=1.6, c=POINTS, linewidths=0, label=f"{len(points):,} points")
-    axes.scatter(samples[:, 0], samples[:, 1], s=4.5, c=SAMPLES, linewidths=0, label=f"{len(samples):,} samples")
-    axes.scatter([0], [0], marker="^", s=50, c=SENSOR, label="sensor")
+    axes.scatter(finite[:, 0], finite[:, 1], s=1.6 * scale, c=POINTS, linewidths=0, label=f"{len(points):,} points")
+    axes.scatter(
+        samples[:, 0], samples[:, 1], s=4.5 * scale, c=SAMPLES, linewidths=0, label=f"{len(samples):,} samples"
+    )
+    axes.scatter([0], [0], marker="^", s=50 * scale, c=SENSOR, label="sensor")
     axes.set_xlim(centre[0] - width / 2, centre[0] + width / 2)
     axes.set_ylim(centre[1] - height / 2, centre[1] + height / 2)
     axes.set_aspect("equal")
