@@ -8,6 +8,7 @@ Exit code 1 when memory, shared memory, GPU memory, file descriptors or threads 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -64,6 +65,11 @@ class Meter:
         lines = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
         return {Path(line.split()[5]) for line in lines if "/dev/shm/" in line}
 
+    def own_segments(self) -> set[Path]:
+        """Its own segments of shared memory: it holds the lock file of each open. They must not stay behind."""
+        links = {os.readlink(link) for link in Path(f"/proc/{self.pid}/fd").iterdir()}
+        return {Path(link.removesuffix("_el")) for link in links if re.search("/fast(rtps|dds)_[0-9a-f]{16}_el$", link)}
+
 
 def verdict(rows: list[dict[str, float]]) -> list[dict[str, object]]:
     """For each quantity the line of least squares through the readings after the warm-up, and whether it rises."""
@@ -118,9 +124,9 @@ def main(minutes: float, points: int, rate: float, backend: str, features: str, 
         monitor.wait_for_answers(timeout=5.0)
         stop.set()
         reader.join()
-        own_files = meter.shared_files() - Meter(os.getpid(), period).shared_files()
+        segments = meter.own_segments()
         code = node.stop()
-    left = sorted(str(file) for file in own_files if file.exists())
+    left = sorted(str(file) for file in segments if file.exists())
     lines = verdict(meter.rows)
     answered = [exchange for exchange in monitor.exchanges if exchange.answered]
     stats = answered[-1].stats

@@ -73,7 +73,7 @@ class StreamMonitor:
         if features:
             node.create_subscription(PointCloud2, f"{perception_name}/features", self._on_features, qos)
         self._node = node
-        self._topics = (f"{perception_name}/sampled", f"{perception_name}/stats")
+        self._topics = [node.resolve_topic_name(f"{perception_name}/{name}") for name in ("sampled", "stats")]
 
     def wait_until_connected(self, timeout: float = 10.0) -> bool:
         """Wait until the node listens and both answers have a publisher; False when that takes longer."""

@@ -1,9 +1,17 @@
 """What a running perception node must do, as checks that process tests and launch tests share."""
 
 import array
+import itertools
+import json
+import re
+import subprocess
+import sys
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
+import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from radius_fps_interfaces.msg import FrameStats
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
@@ -12,6 +20,8 @@ from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import PointCloud2, PointField
 
 from radius_fps_ros.clouds import decode_cloud
+from radius_fps_ros.hausdorff import certify_hausdorff
+from radius_fps_ros.nodes.monitor import StreamMonitor
 from radius_fps_ros.nodes.stream import StreamFrame
 from radius_fps_ros.sampling import farthest_point_sampling
 
@@ -129,3 +139,105 @@ def next_diagnostics(node, perception, timeout=10.0):
     finally:
         node.destroy_subscription(subscription)
     raise AssertionError("no diagnostics came")
+
+
+@contextmanager
+def monitors_of_two_sides(executor):
+    """Monitors of /left/radius_fps_perception, and of the one in /right whose topics are named otherwise."""
+    rules = ["-r", "/right/radius_fps_perception/sampled:=/right/downsampled", "-r", "__ns:=/observers"]
+    observer = rclpy.create_node("two_sides", context=executor.context, cli_args=["--ros-args", *rules])
+    executor.add_node(observer)
+    topics = {"left": "/left/points", "right": "/right/lidar/points"}
+    yield [StreamMonitor(observer, f"/{side}/radius_fps_perception", topic=topic) for side, topic in topics.items()]
+    executor.remove_node(observer)
+    observer.destroy_node()
+
+
+def check_side_by_side(monitors, n_samples):
+    """Nodes in different namespaces, one monitor each: every node answers its own clouds, and nobody else's."""
+    clouds = [[xyzi_cloud(random_points(300 + k, seed=k), frame_id=f"lidar_{k}")] for k in range(len(monitors))]
+    for _ in range(3):
+        for monitor, messages in zip(monitors, clouds, strict=True):
+            check_answers(exchange(monitor, messages), n_samples)
+    assert all(len(monitor.exchanges) == 3 and monitor.unexpected == 0 for monitor in monitors)
+
+
+def check_answers_again(monitor, n_samples, first_stamp=1000, timeout=120.0):
+    """A publisher that has lived on sends clouds until the node, started again, answers one; its counts begin anew."""
+    deadline = time.monotonic() + timeout
+    for second in itertools.count(first_stamp):
+        message = xyzi_cloud(random_points(200, seed=second), stamp=(second, 0))
+        monitor.publish(StreamFrame("points", 0.0, serialize_message(message)))
+        newest = monitor.exchanges[-1]
+        while not newest.answered and time.monotonic() < deadline:
+            if time.monotonic() - newest.published > 1.0:
+                break  # lost: nobody listened yet
+            time.sleep(0.01)
+        assert time.monotonic() < deadline, "the node did not come back"
+        if newest.answered:
+            break
+    check_answers([newest], n_samples)
+    assert newest.stats.frame <= second - first_stamp + 1
+
+
+TETRAHEDRON = (
+    [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]],
+)
+ASKER = """
+import json, sys
+import rclpy
+from geometry_msgs.msg import Point
+from radius_fps_interfaces.srv import CertifyHausdorff
+from shape_msgs.msg import Mesh, MeshTriangle
+def mesh(vertices, faces):
+    return Mesh(vertices=[Point(x=x, y=y, z=z) for x, y, z in vertices],
+                triangles=[MeshTriangle(vertex_indices=face) for face in faces])
+rclpy.init()
+node = rclpy.create_node("asker")
+client = node.create_client(CertifyHausdorff, sys.argv[1])
+assert client.wait_for_service(timeout_sec=60)
+a, b = json.load(sys.stdin)
+future = client.call_async(CertifyHausdorff.Request(mesh_a=mesh(*a), mesh_b=mesh(*b), tolerance=1e-6))
+rclpy.spin_until_future_complete(node, future, timeout_sec=60)
+answer = future.result()
+print(json.dumps([answer.status, answer.lower, answer.upper, answer.message]))
+"""
+
+
+def check_certificate_for_another_process(hausdorff, timeout=120.0):
+    """A node of another process asks the Hausdorff node ``hausdorff`` and gets an interval that holds the truth."""
+    vertices, faces = TETRAHEDRON
+    shifted = ([[x + 0.25, y, z] for x, y, z in vertices], faces)
+    done = subprocess.run(
+        [sys.executable, "-c", ASKER, f"{hausdorff}/certify"],
+        input=json.dumps([TETRAHEDRON, shifted]),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr
+    status, lower, upper, message = json.loads(done.stdout)
+    assert status == 0, message
+    expected = certify_hausdorff(*((np.array(v), np.array(f, np.int32)) for v, f in (TETRAHEDRON, shifted)))
+    assert lower <= expected.upper
+    assert expected.lower <= upper
+    assert upper - lower <= 1e-6 * np.sqrt(3)
+
+
+def shared_memory_of(pid):
+    """The shared-memory segments that a process owns: it holds the lock file of each open."""
+    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    return [Path(link.removesuffix("_el")) for link in links if re.search("/fast(rtps|dds)_[0-9a-f]{16}_el$", link)]
+
+
+def check_clouds_of_a_replay(node, perception, clouds, timeout=120.0):
+    """The perception node answers the clouds of a bag, whoever plays it: points of each of them come, and no others."""
+    seen = []
+    subscription = node.create_subscription(PointCloud2, f"{perception}/sampled", seen.append, 10)
+    stamps = lambda messages: {message.header.stamp.sec for message in list(messages)}  # noqa: E731
+    wait_until(lambda: stamps(seen) >= stamps(clouds), timeout)
+    node.destroy_subscription(subscription)
+    known = {bytes(record) for cloud in clouds for record in decode_cloud(cloud).records.view("V16")}
+    assert stamps(seen) == stamps(clouds)
+    assert all({bytes(record) for record in decode_cloud(message).records.view("V16")} <= known for message in seen)
