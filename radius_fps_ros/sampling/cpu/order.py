@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from .kernel import kernel
 from .parallel import run_chunks, split
 from .workspace import Workspace
 
@@ -183,7 +184,7 @@ def _keyed_row(code: np.uint32, row: int) -> np.uint64:
     return (np.uint64(code) << np.uint64(CODE_SHIFT)) | np.uint64(row)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _encode_cartesian(xyz, low_x, low_y, low_z, scale, keyed, skipped, k, begin, end):
     """Morton code of the cell, read as a Gray code (Faloutsos 1988): neighbours on it differ in one coordinate.
 
@@ -209,7 +210,7 @@ def _encode_cartesian(xyz, low_x, low_y, low_z, scale, keyed, skipped, k, begin,
     skipped[k] = bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _encode_spherical(
     xyz,
     centre_x,
@@ -248,7 +249,7 @@ def _encode_spherical(
     skipped[k] = bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_digits(keyed, shift, counts, k, begin, end):
     mask = np.uint64((1 << DIGIT_BITS) - 1)
     mine = counts[k]
@@ -257,7 +258,7 @@ def _count_digits(keyed, shift, counts, k, begin, end):
         mine[np.uintp((keyed[np.uintp(i)] >> np.uint64(shift)) & mask)] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _counts_to_offsets(counts):
     """Where each chunk writes its first item of each digit: digit by digit, in a digit chunk by chunk."""
     total = 0
@@ -268,7 +269,7 @@ def _counts_to_offsets(counts):
             total += here
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter(source, shift, counts, target, k, begin, end):
     mask = np.uint64((1 << DIGIT_BITS) - 1)
     mine = counts[k]

@@ -14,6 +14,7 @@ from numba import njit
 
 from ..engine import RawSample
 from .arithmetic import INFINITE, as_bits, as_float, bound_bits, update_run
+from .kernel import kernel
 from .order import CODE_SHIFT, ROW_MASK, SphericalGrid, sort_by_cell
 from .parallel import run_chunks, split, worthwhile_threads
 from .workspace import Workspace
@@ -60,7 +61,7 @@ def sample_radius(points: np.ndarray, n_samples: int, start: int, workspace: Wor
     return RawSample(indices[:count], coverage, "radius", count, voxels, skip_rate, threads)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cut_voxels(keyed, n, first_place, first_run):
     """Find where voxels begin: at a new cell, or after 64 points."""
     voxels = 0
@@ -82,7 +83,7 @@ def _cut_voxels(keyed, n, first_place, first_run):
     return voxels
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(xyz, keyed, first_place, first_run, blocks, rows, boxes, k, begin, end):
     """Lay out voxels ``begin`` to ``end``. Places past a voxel's last point get its coordinates and a key of 0."""
     low = np.empty(3, np.float32)
@@ -110,7 +111,7 @@ def _gather(xyz, keyed, first_place, first_run, blocks, rows, boxes, k, begin, e
         boxes[box + 6 * LANES] = INFINITE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sample(x, y, z, start, blocks, rows, boxes, first_run, pack_tops, voxel_rows, voxel_places, indices):
     bounds = np.empty(LANES, np.int32)
     indices[0] = start

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 
 from ...device import numba_threads
 from ..rulebook import Rulebook
+from .kernel import parallel_kernel
 from .microkernel import COLUMNS, ROWS, multiply_tile
 
 # Output rows a task owns: their sums stay in the second-level cache while all kernel offsets pass by.
@@ -68,7 +69,7 @@ def convolve_packed(
     return out
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@parallel_kernel
 def _convolve(
     features: NDArray[np.float32],
     packed: NDArray[np.float32],

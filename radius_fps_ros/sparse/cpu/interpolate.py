@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 
 from ...device import numba_threads
 from ..geometry import Triple
+from .kernel import parallel_kernel
 from .keys import sort_sites
 
 
@@ -29,7 +30,7 @@ def interpolate(
     return out
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@parallel_kernel
 def _interpolate(
     features: NDArray[np.float32],
     keys: NDArray[np.int64],

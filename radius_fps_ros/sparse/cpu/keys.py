@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ...errors import InputError
 from ..geometry import Triple
+from .kernel import kernel
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def encode(indices: NDArray[np.int32], shape: Triple, keys: NDArray[np.int64]) -> bool:
     """Write the key of every site; true when the keys ascend strictly (sites sorted and distinct)."""
     depth, height, width = shape
@@ -21,7 +21,7 @@ def encode(indices: NDArray[np.int32], shape: Triple, keys: NDArray[np.int64]) -
     return ascending
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def decode(keys: NDArray[np.int64], shape: Triple, indices: NDArray[np.int32]) -> None:
     """The inverse of ``encode``."""
     depth, height, width = shape

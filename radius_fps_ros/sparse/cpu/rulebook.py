@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import NDArray
 
 from ...device import numba_threads
 from ..geometry import ConvGeometry, Triple
 from ..rulebook import Rulebook
 from ..sites import check_grid
+from .kernel import kernel, parallel_kernel
 from .keys import decode, sort_sites
 
 # Output sites a task sweeps; each task finds its place among the keys by bisection and then only moves forward.
@@ -66,7 +67,7 @@ def _output_sites(sites: NDArray[np.int32], out_shape: Triple, geometry: ConvGeo
     return out_sites
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _target(position: int, tap: int, size: int, stride: int, padding: int, dilation: int) -> int:
     """The output coordinate that reads input ``position`` through kernel tap ``tap``, or -1."""
     shifted = position + padding - tap * dilation
@@ -75,7 +76,7 @@ def _target(position: int, tap: int, size: int, stride: int, padding: int, dilat
     return shifted // stride
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@parallel_kernel
 def _reach(
     sites: NDArray[np.int32],
     out_shape: Triple,
@@ -110,7 +111,7 @@ def _reach(
         counts[line] = count
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@parallel_kernel
 def _sweep(
     keys: NDArray[np.int64],
     rows: NDArray[np.int32],
@@ -172,7 +173,7 @@ def _sweep(
                     neighbours[offset + tap, column] = found
 
 
-@njit(parallel=True, nogil=True, cache=True)
+@parallel_kernel
 def _look_up(
     cells: NDArray[np.int32],
     sites: NDArray[np.int32],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ...device.jit import cached_jit
 from ...errors import InputError
 from ..geometry import Triple
 from ..voxel_grid import VoxelGrid, bad_features
@@ -62,7 +62,7 @@ def voxelize(
     return means[order], indices, counts
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@cached_jit(__file__, error_model="numpy")
 def _collect(
     points: NDArray[np.float32],
     features: NDArray[np.float32],
