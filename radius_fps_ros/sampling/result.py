@@ -14,13 +14,12 @@ class SamplingStats:
         backend: ``"cpu"`` or ``"cuda"``.
         backend_reason: why that backend ran, in words.
         method: the method that ran (what ``"auto"`` resolved to).
-        rounds: passes over the points or voxels; one per sample for ``brute`` and ``radius``, one per batch for
-            ``lookahead`` on CUDA. For ``lookahead`` on the CPU, visits of single groups of voxels: about two a
-            sample for a LiDAR scan, more for larger clouds.
+        rounds: passes over the points or voxels: one a sample for ``brute`` and ``radius``, one a batch of samples for
+            ``lookahead``.
         voxels: voxels the points were cut into, 0 without voxels.
         skip_rate: share of the N x M point-to-sample distances that pruning avoided, 0 to 1.
         milliseconds: wall time of the call, preparation and copies included.
-        threads: CPU threads that prepared the cloud, 0 on CUDA; the samples are chosen on one of them.
+        threads: CPU threads that worked on the cloud, 0 on CUDA.
     """
 
     backend: str

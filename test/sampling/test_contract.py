@@ -41,7 +41,7 @@ def test_stats_tell_what_ran():
     stats = sample(method="lookahead", threads=1).stats
     assert (stats.backend, stats.backend_reason, stats.method, stats.threads) == ("cpu", "requested", "lookahead", 1)
     assert stats.voxels == -(-3000 // 64)
-    assert stats.rounds >= 50
+    assert 0 < stats.rounds < 50, "several samples a round"
     assert 0 < stats.skip_rate < 1
     assert stats.milliseconds > 0
     assert sample(method="brute").stats.skip_rate == 0
@@ -188,7 +188,7 @@ def test_a_sampler_keeps_its_workspaces_and_gives_away_its_results(method):
     assert sampler(POINTS[:1000], 1000).n_distinct == 1000  # smaller clouds in the larger workspaces
 
 
-@pytest.mark.parametrize(("method", "bytes_per_point"), [("lookahead", 40), ("radius", 56), ("brute", 18)])
+@pytest.mark.parametrize(("method", "bytes_per_point"), [("lookahead", 41), ("radius", 56), ("brute", 18)])
 def test_memory_per_point_is_what_the_documentation_states(method, bytes_per_point):
     points = lidar_like(np.random.default_rng(3), 60_000)
     sampler = Sampler(backend="cpu", method=method, threads=1)

@@ -1,10 +1,14 @@
 """Every CPU method against the reference, bit for bit."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from radius_fps_ros.sampling import Sampler
-from radius_fps_ros.sampling.cpu import brute, lookahead, order, radius
+from radius_fps_ros.sampling.cpu import brute, lookahead, order, parallel, radius
+from radius_fps_ros.sampling.cpu.team import run_team
 from sampling.cases import CASES, assert_matches_reference, lidar_like, random_case
 
 METHODS = ["radius", "lookahead", "brute", "auto"]
@@ -34,13 +38,85 @@ def test_random_clouds(sampler):
         assert_matches_reference(sampler, points, n_samples, start)
 
 
-@pytest.mark.parametrize("method", ["radius", "lookahead"])
-def test_a_lidar_scan_prepared_by_several_threads(method):
+@pytest.mark.parametrize("method", ["radius", "lookahead", "brute"])
+def test_a_lidar_scan_shared_by_several_threads(method):
     points = lidar_like(np.random.default_rng(1), 310_000)
     points[::97] = np.nan
     three = Sampler(backend="cpu", method=method, threads=3)
     assert three(points, 200, start=1).stats.threads == 3
     assert_matches_reference(three, points, 200, 1)
+
+
+@pytest.mark.parametrize("method", ["lookahead", "brute"])
+def test_threads_change_no_index(method):
+    rng = np.random.default_rng(7)
+    lattice = np.stack(np.meshgrid(*[np.arange(40.0)] * 3), axis=-1).reshape(-1, 3).astype(np.float32)
+    scan = lidar_like(rng, 70_000)
+    out_of_range = (scan * np.float32(1e30)).astype(np.float32)  # every distance between two points is infinite
+    for points in (scan, lattice, out_of_range):
+        alone = Sampler(backend="cpu", method=method, threads=1)(points, 2500)
+        for threads in (2, 5):
+            shared = Sampler(backend="cpu", method=method, threads=threads)
+            for _ in range(3):
+                result = shared(points, 2500)
+                np.testing.assert_array_equal(result.indices, alone.indices)
+                assert result.coverage_radius == alone.coverage_radius
+                assert result.stats.threads > 1
+
+
+def test_more_ties_than_candidates():
+    """Half of a cloud lies on a sphere around the start: all those points tie, exactly, with rows in random order."""
+    rng = np.random.default_rng(8)
+    shell = np.array([[3, 4, 0], [0, 3, 4], [4, 0, 3], [5, 0, 0]], np.float32)
+    turns = [np.roll(row, k) for row in shell for k in range(3)]
+    corners = np.unique(
+        [row * signs for row in turns for signs in np.array(np.meshgrid(*[[-1, 1]] * 3)).T.reshape(-1, 3)], axis=0
+    )
+    points = np.concatenate([np.zeros((1, 3)), np.repeat(corners, 1500, axis=0), rng.normal(0, 1, (20_000, 3))])
+    points[1:] = rng.permutation(points[1:])
+    for threads in (1, 2):
+        sampler = Sampler(backend="cpu", method="lookahead", threads=threads)
+        assert_matches_reference(sampler, points.astype(np.float32), 600, 0)
+
+
+def test_helpers_that_never_begin_are_not_waited_for():
+    points = lidar_like(np.random.default_rng(9), 40_000)
+    release = threading.Event()
+    blocked = [parallel.submit(1, release.wait) for _ in range(3)]
+    try:
+        assert_matches_reference(Sampler(backend="cpu", method="lookahead", threads=2), points, 300, 0)
+    finally:
+        release.set()
+    assert all(future.result() for future in blocked)
+
+
+def test_samplers_in_several_python_threads_share_the_helpers():
+    clouds = [lidar_like(np.random.default_rng(seed), 50_000) for seed in range(4)]
+    expected = [Sampler(backend="cpu", threads=1)(points, 800).indices for points in clouds]
+
+    def sample(k):
+        sampler = Sampler(backend="cpu", threads=2)
+        return [sampler(clouds[(k + i) % 4], 800).indices for i in range(4)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for k, answers in enumerate(pool.map(sample, range(4))):
+            for i, indices in enumerate(answers):
+                np.testing.assert_array_equal(indices, expected[(k + i) % 4])
+
+
+def test_a_helper_that_fails_is_heard():
+    begun = threading.Event()
+
+    def lead(team):
+        begun.wait(60)
+        parallel.submit(1, int).result()  # the one helper thread has come to its next job
+
+    def help_lead(team, k):
+        begun.set()
+        raise ValueError("helper")
+
+    with pytest.raises(ValueError, match="helper"):
+        run_team(lead, help_lead, 2)
 
 
 def test_a_million_points():

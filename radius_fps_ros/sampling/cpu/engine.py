@@ -41,7 +41,7 @@ class CpuEngine:
         points = points.view()
         points.flags.writeable = False  # Numba would compile once more for the first cloud that is read-only
         if method == "brute":
-            return sample_brute(points, n_samples, start, self._workspace)
+            return sample_brute(points, n_samples, start, self._workspace, self._threads)
         if method == "radius":
             return sample_radius(points, n_samples, start, self._workspace, self._threads)
         return sample_lookahead(points, n_samples, start, self._workspace, self._threads)

@@ -1,13 +1,17 @@
 """Farthest point sampling with exact look-ahead: samples are committed before the cloud has seen their predecessors.
 
 Keys only fall, so a key computed some samples ago is an upper bound of today's. The cloud is cut into voxels of 64
-points along a space-filling curve, and 16 voxels in a row make a group. Each group remembers the largest (key, row) it
-had and how many samples it has seen. The group on top is brought up to date: the batch of samples it has not seen runs
-through its boxes and the voxels that it reaches. Once the group on top has seen all samples, its point beats every
-other group's upper bound and is the next sample, whatever the other groups have still to see.
+points along a space-filling curve, and 16 voxels in a row make a group, which remembers the largest key it had and how
+many samples it has seen. A round has two halves:
 
-That is the candidate test of batched look-ahead sampling, threshold = the largest bound of a stale group, with batches
-formed by each group for itself; the pruning is that of QuickFPS (Han et al. 2023) and RadiusFPS (Yu et al. 2026).
+1. Every group whose remembered key lies above a floor is brought up to date: the samples it has not seen run through
+   its boxes and the voxels that they reach. Its points with a key above the floor are candidates. Groups are
+   independent, so a team of threads shares them.
+2. The leader picks samples among the candidates alone, as long as the best of them stays above the floor: what is not a
+   candidate lies at or below the floor, and keys only fall, so nothing else can come before it.
+
+The floor is set a little below the best key known, so that candidates are few but last for many samples. The pruning
+is that of QuickFPS (Han et al. 2023) and RadiusFPS (Yu et al. 2026).
 """
 
 # mypy: disallow-untyped-defs=False, warn-return-any=False
@@ -17,215 +21,213 @@ import numpy as np
 from numba import njit
 
 from ..engine import RawSample
-from .arithmetic import INFINITE, as_bits, as_float, bound_bits, update_run
+from .arithmetic import INFINITE, as_bits, as_float
+from .candidates import MOST_CANDIDATES, best_candidate, collect, update_candidates
+from .kernel import kernel
 from .order import ROW_MASK, CartesianGrid, sort_by_cell
-from .parallel import run_chunks, split, worthwhile_threads
+from .parallel import worthwhile_threads
+from .team import LINE, chunk_range, finish_chunk, open_step, relax, run_team, stopped, take_chunk, wait_for_step
+from .voxels import (
+    FOUND,
+    GROUP,
+    GROUP_STRIDE,
+    HEADER,
+    LANES,
+    SEEN,
+    TOP,
+    VOXEL,
+    apply_sample,
+    find_above,
+    gather_voxels,
+    pending_samples,
+    top_of_group,
+)
 from .workspace import Workspace
 
-VOXEL = 64  # points: measured against 16 and 32, which cost more in bounds than they save in distances
-GROUP = 16  # voxels: their bounds are one vector operation on 16 lanes
-VOXEL_STRIDE = 4 * VOXEL  # in `blocks`: 64 x, 64 y, 64 z, 64 keys
-GROUP_STRIDE = 7 * GROUP  # in `boxes`: 16 low x, 16 high x, low y, high y, low z, high z, keys
-NO_ROW = 0x7FFFFFFF
-LANES = 16
+POINTS_PER_THREAD = 16_384
+"""Some ten microseconds of updates a round, beside less than one for the exchange between two threads."""
+
+WANTED = 128  # candidates: fewer make more rounds, more cost more a sample
+FIRST_DEPTH = 0.04  # of the floor below the best key, as a share of it; every round corrects it
+SHALLOWEST, DEEPEST = 1e-7, 0.9
+
+COUNT, FLOOR, UPDATES = 0, 1, 2  # columns of `shared`, which has a row for each thread
+LAYING_OUT = 0  # the count of samples while groups are laid out
 
 
 def sample_lookahead(points: np.ndarray, n_samples: int, start: int, workspace: Workspace, threads: int) -> RawSample:
-    """Sample ``points`` (N, 3) float32; the preparation runs on ``threads`` threads. See `Engine.run`."""
-    threads = worthwhile_threads(len(points), threads)
-    keyed, n = sort_by_cell(points, CartesianGrid.of(points), workspace, threads)
+    """Sample ``points`` (N, 3) float32 on ``threads`` threads; see `Engine.run`."""
+    sorting = worthwhile_threads(len(points), threads)
+    sampling = worthwhile_threads(len(points), threads, POINTS_PER_THREAD)
+    keyed, n = sort_by_cell(points, CartesianGrid.of(points), workspace, sorting)
     voxels = -(-n // VOXEL)
-    groups = -(-voxels // GROUP)
-    blocks = workspace.array("blocks", groups * GROUP * VOXEL_STRIDE, np.int32)
-    rows = workspace.array("rows", groups * GROUP * VOXEL, np.int32)
-    boxes = workspace.array("boxes", groups * GROUP_STRIDE, np.int32)
-    group_boxes = workspace.array("group boxes", groups * 6, np.float32)
-    run_chunks(_gather, split(groups, threads), points.reshape(-1), keyed, n, blocks, rows, boxes, group_boxes)
+    n_groups = -(-voxels // GROUP)
+    places = n_groups * GROUP * VOXEL
+    headers = workspace.array("headers", n_groups * HEADER, np.int32)
+    shared = np.zeros((sampling, LINE), np.int64)
     indices = np.empty(n_samples, np.int64)
-    count, coverage, rounds, updates = _sample(
+    count, coverage, rounds = run_team(
+        _lead,
+        _help,
+        sampling,
+        points.reshape(-1),
+        keyed,
+        n,
+        workspace.array("blocks", 4 * places, np.int32),
+        workspace.array("rows", places, np.int32),
+        workspace.array("boxes", n_groups * GROUP_STRIDE, np.int32),
+        headers,
+        workspace.array("found", places, np.int32),
+        workspace.array("samples", 3 * (n_samples + LANES), np.float32).reshape(3, -1),
+        workspace.array("pending", sampling * n_samples, np.int32),
+        shared,
+        workspace.array("candidates", MOST_CANDIDATES * 4, np.int32),
+        workspace.array("candidate rows", MOST_CANDIDATES, np.int32),
+        workspace.array("candidate keys", MOST_CANDIDATES // VOXEL, np.int32),
+        workspace.array("moved", n, np.uint64).view(np.int64),  # of the sort, which is over
         *points[start],
         start,
-        blocks,
-        rows,
-        boxes,
-        group_boxes,
-        workspace.array("group tops", groups, np.int64),
-        workspace.array("group places", groups, np.int64),
-        workspace.array("group seen", groups, np.int64),
-        workspace.array("samples", 3 * (n_samples + LANES), np.float32).reshape(3, -1),
-        workspace.array("pending", n_samples, np.int64),
         indices,
     )
-    skip_rate = max(0.0, 1.0 - updates * VOXEL / (n * count))
-    return RawSample(indices[:count], coverage, "lookahead", rounds, voxels, skip_rate, threads)
+    skip_rate = max(0.0, 1.0 - shared[:, UPDATES].sum() * VOXEL / (n * count))
+    return RawSample(indices[:count], coverage, "lookahead", rounds, voxels, skip_rate, max(sorting, sampling))
 
 
-@njit
-def _ordered(bits: int) -> int:
-    """Bits of any float as integers of the same order; its own inverse."""
-    return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
-
-
-@njit(cache=True, nogil=True)
-def _gather(xyz, keyed, n, blocks, rows, boxes, group_boxes, k, begin, end):
-    """Lay out groups ``begin`` to ``end``. Places past the last point get its coordinates and a key of 0."""
-    for group in range(begin, end):
-        for axis in range(6):
-            group_boxes[6 * group + axis] = np.float32(np.inf if axis % 2 == 0 else -np.inf)
-        for v in range(GROUP):
-            voxel = group * GROUP + v
-            first = np.uintp(voxel * VOXEL)
-            base = first * np.uintp(4)
-            for lane in range(VOXEL):
-                place = first + np.uintp(lane)
-                real = place < np.uintp(n)
-                row = np.uintp(keyed[place if real else np.uintp(n - 1)] & np.uint64(ROW_MASK))
-                i = base + np.uintp(lane)
-                blocks[i] = as_bits(xyz[np.uintp(3) * row])
-                blocks[i + np.uintp(VOXEL)] = as_bits(xyz[np.uintp(3) * row + np.uintp(1)])
-                blocks[i + np.uintp(2 * VOXEL)] = as_bits(xyz[np.uintp(3) * row + np.uintp(2)])
-                blocks[i + np.uintp(3 * VOXEL)] = INFINITE if real else 0
-                rows[place] = np.int32(row) if real else NO_ROW
-            box = np.uintp(group * GROUP_STRIDE + v)
-            for axis in range(3):
-                low = np.int32(0x7FFFFFFF)
-                high = np.int32(-0x80000000)
-                for lane in range(VOXEL):
-                    c = _ordered(blocks[base + np.uintp(axis * VOXEL) + np.uintp(lane)])
-                    low = min(low, c)
-                    high = max(high, c)
-                boxes[box + np.uintp(2 * axis * GROUP)] = _ordered(low)
-                boxes[box + np.uintp((2 * axis + 1) * GROUP)] = _ordered(high)
-                j = 6 * group + 2 * axis
-                group_boxes[j] = min(group_boxes[j], as_float(_ordered(low)))
-                group_boxes[j + 1] = max(group_boxes[j + 1], as_float(_ordered(high)))
-            boxes[box + np.uintp(6 * GROUP)] = INFINITE if first < np.uintp(n) else 0
-
-
-@njit(cache=True, nogil=True)
-def _sample(x, y, z, start, blocks, rows, boxes, group_boxes, tops, places, seen, samples, pending, indices):
+@kernel
+def _lead(
+    team, xyz, keyed, n, blocks, rows, boxes, headers, found, samples, pending, shared,
+    candidates, candidate_rows, run_keys, scratch, x, y, z, start, indices,
+):  # fmt: skip
+    """Choose all samples; returns their count, the largest key left and the rounds."""
     bounds = np.empty(LANES, np.int32)
-    tops[:] = (np.int64(INFINITE) << 32) | ROW_MASK
-    seen[:] = 0
+    shared[0, COUNT] = LAYING_OUT
+    _run_step(team, 1, xyz, keyed, n, blocks, rows, boxes, headers, found, samples, pending, shared, bounds)
     indices[0] = start
     samples[0, 0], samples[1, 0], samples[2, 0] = x, y, z
     count = 1
     rounds = 0
-    updates = 0
-    while True:
-        group = _group_on_top(tops)
-        key = np.int32(tops[group] >> 32)
-        if seen[group] == count:
-            if count == indices.shape[0] or key == 0:
-                return count, as_float(key), rounds, updates
-            indices[count] = ROW_MASK - (tops[group] & ROW_MASK)
-            place = np.uintp(places[group])
-            for axis in range(3):
-                samples[axis, count] = as_float(blocks[place + np.uintp(axis * VOXEL)])
-            count += 1
+    depth = np.float32(FIRST_DEPTH)
+    best = np.int32(INFINITE)  # no key lies above
+    while best > 0:
+        floor = min(as_bits(as_float(best) * (np.float32(1) - depth)), best - np.int32(1))
+        shared[0, COUNT], shared[0, FLOOR] = count, floor
         rounds += 1
-        reaching = _pending_samples(group_boxes, group, key, samples, seen[group], count, bounds, pending)
-        for p in range(reaching):
-            s = np.uintp(pending[np.uintp(p)])
-            updates += _apply(
-                blocks, boxes, group, samples[np.uintp(0), s], samples[np.uintp(1), s], samples[np.uintp(2), s], bounds
-            )
-        seen[group] = count
-        tops[group], places[group] = _top_of_group(blocks, rows, boxes, group)
+        _run_step(
+            team, 1 + rounds, xyz, keyed, n, blocks, rows, boxes, headers, found, samples, pending, shared, bounds
+        )
+        n_found, top_key = _found_and_top(headers)
+        if n_found == 0:
+            best = top_key
+            continue
+        runs, threshold = collect(
+            blocks, rows, headers, found, n_found, floor, candidates, candidate_rows, run_keys, scratch
+        )
+        while True:
+            top, place = best_candidate(candidates, candidate_rows, run_keys, runs)
+            if top <= threshold:
+                best = np.int32(threshold >> 32)
+                break
+            if count == indices.shape[0]:
+                return count, as_float(top >> 32), rounds
+            indices[count] = ROW_MASK - (top & ROW_MASK)
+            for axis in range(3):
+                samples[np.uintp(axis), np.uintp(count)] = as_float(candidates[place + np.uintp(axis * VOXEL)])
+            update_candidates(candidates, run_keys, runs, samples[0, count], samples[1, count], samples[2, count])
+            count += 1
+        depth *= min(max(np.float32(WANTED) / np.float32(n_found), np.float32(0.5)), np.float32(2))
+        depth = min(max(depth, np.float32(SHALLOWEST)), np.float32(DEEPEST))
+    return count, np.float32(0), rounds
+
+
+@kernel
+def _help(
+    team, k, xyz, keyed, n, blocks, rows, boxes, headers, found, samples, pending, shared,
+    candidates, candidate_rows, run_keys, scratch, x, y, z, start, indices,
+):  # fmt: skip
+    bounds = np.empty(LANES, np.int32)
+    spins = 0
+    while not stopped(team):
+        worked = _work_on_chunk(
+            team, k, xyz, keyed, n, blocks, rows, boxes, headers, found, samples, pending, shared, bounds
+        )
+        spins = 0 if worked else relax(spins)
 
 
 @njit
-def _group_on_top(tops: np.ndarray) -> int:
-    top = tops[0]
-    for g in range(tops.shape[0]):
-        top = max(top, tops[g])
-    group = tops.shape[0]
-    for g in range(tops.shape[0]):  # no early exit: as a minimum it vectorises
-        group = min(group, g if tops[g] == top else tops.shape[0])
-    return np.uintp(group)
+def _run_step(team, step, xyz, keyed, n, blocks, rows, boxes, headers, found, samples, pending, shared, bounds):
+    open_step(team)
+    while _work_on_chunk(team, 0, xyz, keyed, n, blocks, rows, boxes, headers, found, samples, pending, shared, bounds):
+        pass
+    wait_for_step(team, step)
 
 
 @njit
-def _pending_samples(group_boxes, group, key, samples, begin, end, bounds, pending):
-    """List the samples ``begin`` to ``end`` whose bound to the group's box lies below its largest key."""
-    b = np.uintp(6) * group
-    low_x, high_x = group_boxes[b], group_boxes[b + np.uintp(1)]
-    low_y, high_y = group_boxes[b + np.uintp(2)], group_boxes[b + np.uintp(3)]
-    low_z, high_z = group_boxes[b + np.uintp(4)], group_boxes[b + np.uintp(5)]
-    n = 0
-    for first in range(begin, end, LANES):
-        nearest = np.int32(INFINITE)
-        for lane in range(LANES):  # past `end` lie old samples: a false alarm at worst
-            s = np.uintp(first) + np.uintp(lane)
-            bound = bound_bits(
-                low_x, high_x, low_y, high_y, low_z, high_z,
-                samples[np.uintp(0), s], samples[np.uintp(1), s], samples[np.uintp(2), s],
-            )  # fmt: skip
-            bounds[np.uintp(lane)] = bound
-            nearest = min(nearest, bound)
-        if nearest < key:
-            for lane in range(min(LANES, end - first)):
-                pending[np.uintp(n)] = first + lane
-                n += 1 if bounds[np.uintp(lane)] < key else 0
-    return n
+def _work_on_chunk(team, k, xyz, keyed, n, blocks, rows, boxes, headers, found, samples, pending, shared, bounds):
+    """Lay out the next chunk of groups, or bring it up to date; False when no chunk is left."""
+    chunk = take_chunk(team, k)
+    if chunk < 0:
+        return False
+    begin, end = chunk_range(team, chunk, headers.shape[0] // HEADER)
+    count = np.int32(shared[0, COUNT])
+    if count == LAYING_OUT:
+        gather_voxels(xyz, keyed, n, blocks, rows, boxes, headers, begin, end)
+    else:
+        floor = np.int32(shared[0, FLOOR])
+        first_pending = np.uintp(k * (pending.shape[0] // shared.shape[0]))
+        updates = 0
+        for group in range(begin, end):
+            header = np.uintp(group * HEADER)
+            headers[header + np.uintp(FOUND)] = 0
+            if headers[header + np.uintp(TOP)] > floor:
+                updates += _bring_up_to_date(
+                    blocks,
+                    boxes,
+                    headers,
+                    found,
+                    np.uintp(group),
+                    samples,
+                    count,
+                    floor,
+                    bounds,
+                    pending,
+                    first_pending,
+                )
+        shared[k, UPDATES] += updates
+    finish_chunk(team, k)
+    return True
 
 
 @njit
-def _apply(blocks, boxes, group, x, y, z, bounds):
-    """Update the voxels of a group that a sample reaches; returns how many."""
-    w = np.uintp(GROUP)
-    for v in range(GROUP):
-        b = group * np.uintp(GROUP_STRIDE) + np.uintp(v)
-        bounds[np.uintp(v)] = bound_bits(
-            as_float(boxes[b]), as_float(boxes[b + w]),
-            as_float(boxes[b + w + w]), as_float(boxes[b + np.uintp(3) * w]),
-            as_float(boxes[b + np.uintp(4) * w]), as_float(boxes[b + np.uintp(5) * w]),
-            x, y, z,
-        ) - boxes[b + np.uintp(6) * w]  # fmt: skip
+def _bring_up_to_date(
+    blocks, boxes, headers, found, group, samples, count, floor, bounds, pending, first_pending
+):  # fmt: skip
+    """Apply the samples that a group has not seen and list its points above the floor.
+
+    Returns:
+        How many updates of voxels it took.
+    """
+    header = group * np.uintp(HEADER)
+    top, seen = header + np.uintp(TOP), header + np.uintp(SEEN)
     updates = 0
-    for v in range(GROUP):
-        if bounds[np.uintp(v)] < 0:
-            voxel = group * w + np.uintp(v)
-            boxes[group * np.uintp(GROUP_STRIDE) + np.uintp(6 * GROUP + v)] = update_run(
-                blocks, voxel * np.uintp(VOXEL_STRIDE), VOXEL, x, y, z
-            )
-            updates += 1
+    if headers[seen] < count:
+        reaching = pending_samples(headers, group, samples, headers[seen], count, bounds, pending, first_pending)
+        for p in range(reaching):
+            s = np.uintp(pending[first_pending + np.uintp(p)])
+            x, y, z = samples[np.uintp(0), s], samples[np.uintp(1), s], samples[np.uintp(2), s]
+            updates += apply_sample(blocks, boxes, group, x, y, z, bounds)
+        headers[seen] = count
+        headers[top] = top_of_group(boxes, group)
+    if headers[top] > floor:
+        headers[header + np.uintp(FOUND)] = find_above(blocks, boxes, group, floor, found)
     return updates
 
 
 @njit
-def _top_of_group(blocks, rows, boxes, group):
-    """The largest (key, row) of a group, smaller rows first, as one integer, and the point's place in ``blocks``."""
-    keys = group * np.uintp(GROUP_STRIDE) + np.uintp(6 * GROUP)
-    key = np.int32(0)
-    for v in range(GROUP):
-        key = max(key, boxes[keys + np.uintp(v)])
-    row = np.int32(NO_ROW)
-    place = np.uintp(0)
-    for v in range(GROUP):
-        if boxes[keys + np.uintp(v)] == key:
-            voxel = group * np.uintp(GROUP) + np.uintp(v)
-            lane = _lane_with(blocks, rows, voxel, key)
-            if rows[voxel * np.uintp(VOXEL) + lane] < row:
-                row = rows[voxel * np.uintp(VOXEL) + lane]
-                place = voxel * np.uintp(VOXEL_STRIDE) + lane
-    return (np.int64(key) << 32) | (np.int64(ROW_MASK) - np.int64(row)), place
-
-
-@njit
-def _lane_with(blocks, rows, voxel, key):
-    """The lane of a voxel whose key is ``key``; of several the one with the smallest row."""
-    keys = voxel * np.uintp(VOXEL_STRIDE) + np.uintp(3 * VOXEL)
-    first = np.int32(VOXEL)
-    last = np.int32(-1)
-    for lane in range(VOXEL):
-        here = blocks[keys + np.uintp(lane)] == key
-        first = min(first, np.int32(lane) if here else np.int32(VOXEL))
-        last = max(last, np.int32(lane) if here else np.int32(-1))
-    best = np.uintp(first)
-    if first != last:
-        for lane in range(first + 1, last + 1):
-            at = np.uintp(lane)
-            if blocks[keys + at] == key and rows[voxel * np.uintp(VOXEL) + at] < rows[voxel * np.uintp(VOXEL) + best]:
-                best = at
-    return best
+def _found_and_top(headers):
+    """How many points are listed as found, and the largest key that any group remembers."""
+    found = 0
+    top = np.int32(0)
+    for header in range(0, headers.shape[0], HEADER):
+        found += headers[header + FOUND]
+        top = max(top, headers[header + TOP])
+    return found, top

@@ -10,16 +10,16 @@ import functools
 import itertools
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 POINTS_PER_THREAD = 100_000
 """Half a millisecond of preparation: handing less to another thread costs as much as it saves."""
 
 
-def worthwhile_threads(n_points: int, threads: int) -> int:
+def worthwhile_threads(n_points: int, threads: int, points_per_thread: int = POINTS_PER_THREAD) -> int:
     """How many of ``threads`` a cloud of ``n_points`` keeps busy."""
-    return max(1, min(threads, n_points // POINTS_PER_THREAD))
+    return max(1, min(threads, n_points // points_per_thread))
 
 
 @functools.cache
@@ -29,6 +29,11 @@ def _pool(workers: int) -> ThreadPoolExecutor:
 
 # A forked child has none of the parent's threads, so it must not submit to them.
 os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def submit(workers: int, call: Callable[..., Any], *args: Any) -> Future[Any]:
+    """``call(*args)`` on one of ``workers`` threads kept for the next time."""
+    return _pool(workers).submit(call, *args)
 
 
 def split(n: int, parts: int) -> list[tuple[int, int]]:
@@ -42,8 +47,7 @@ def run_chunks(kernel: Callable[..., Any], chunks: list[tuple[int, int]], *args:
     if len(chunks) == 1:
         kernel(*args, 0, *chunks[0])
         return
-    pool = _pool(len(chunks) - 1)
-    others = [pool.submit(kernel, *args, k, *chunk) for k, chunk in enumerate(chunks) if k > 0]
+    others = [submit(len(chunks) - 1, kernel, *args, k, *chunk) for k, chunk in enumerate(chunks) if k > 0]
     kernel(*args, 0, *chunks[0])
     for other in others:
         other.result()
