@@ -31,6 +31,7 @@ COLUMNS = ("samples", "threads", "method", "h", "median ms", "CPU ms", "faster",
 SLOW_RUNS = 3  # of brute, whose time hardly varies
 
 Run = Callable[[], np.ndarray]
+Contender = tuple[str, int]  # method or peer, and threads it may use
 
 
 def clouds() -> dict[str, np.ndarray]:
@@ -87,7 +88,7 @@ def best_height(of_height: Callable[[int], Run]) -> int:
 
 
 def seconds(run: Run) -> tuple[float, float]:
-    """Wall time, and the processor time of this thread: what the wall time is when no other work interrupts it."""
+    """Wall time, and the processor time of the calling thread: the wall time when no other work interrupts it."""
     begin, busy = time.perf_counter(), time.thread_time()
     run()
     return time.perf_counter() - begin, time.thread_time() - busy
@@ -105,36 +106,46 @@ def exactness(picks: np.ndarray, points: np.ndarray) -> str:
     return note + f"differs from sample {differ[0]} on, {same} of {len(picks)} in common"
 
 
-def compare(name: str, points: np.ndarray, n_samples: int, threads: int, runs: int) -> tuple[list[dict], list[str]]:
-    """Time all contenders in turn, ``runs`` times each."""
-    samplers = {m: Sampler(backend="cpu", method=m, threads=threads) for m in ("lookahead", "radius", "brute")}
-    found, missing = peers(points, n_samples, threads)
+def compare(
+    name: str, points: np.ndarray, n_samples: int, threads: list[int], runs: int
+) -> tuple[list[dict], list[str]]:
+    """Time all contenders in turn, ``runs`` times each; the peers may use as many threads as the most of ours."""
+    found, missing = peers(points, n_samples, max(threads))
     heights = {peer: best_height(of_height) for peer, of_height in found.items()}
-    contenders: dict[str, Run] = {peer: found[peer](h) for peer, h in heights.items()}
-    for method, sampler in samplers.items():
+    contenders: dict[Contender, Run] = {(peer, max(threads)): found[peer](h) for peer, h in heights.items()}
+    samplers = {
+        (method, count): Sampler(backend="cpu", method=method, threads=count)
+        for method in ("lookahead", "radius", "brute")
+        for count in threads
+    }
+    for key, sampler in samplers.items():
         sampler.warm_up()
-        contenders[method] = lambda sampler=sampler: sampler(points, n_samples).indices
+        contenders[key] = lambda sampler=sampler: sampler(points, n_samples).indices
     picks = {key: run() for key, run in contenders.items()}
-    times: dict[str, list[tuple[float, float]]] = {key: [] for key in contenders}
+    times: dict[Contender, list[tuple[float, float]]] = {key: [] for key in contenders}
     for k in range(runs):
         for key, run in contenders.items():
-            if key != "brute" or k < SLOW_RUNS:
+            if key[0] != "brute" or k < SLOW_RUNS:
                 times[key].append(seconds(run))
     median = {key: np.median(values, axis=0) * 1e3 for key, values in times.items()}
-    rivals = [min(heights, key=lambda peer: median[peer][clock]) if heights else None for clock in (0, 1)]
+    rivals = [
+        min(((peer, max(threads)) for peer in heights), key=lambda key: median[key][clock], default=None)
+        for clock in (0, 1)
+    ]
     rows = []
     for key, values in times.items():
+        method, count = key
         row = {
             "cloud": name,
             "samples": n_samples,
-            "threads": threads,
-            "method": key,
-            "h": heights.get(key),
+            "threads": count,
+            "method": method,
+            "h": heights.get(method),
             "median_ms": median[key][0],
             "median_cpu_ms": median[key][1],
             "min_ms": min(values)[0] * 1e3,
             "runs": len(values),
-            "best_peer": rivals[0],
+            "best_peer": rivals[0] and rivals[0][0],
             "times_faster_than_best_peer": median[rivals[0]][0] / median[key][0] if rivals[0] else None,
             "times_faster_by_cpu_time": median[rivals[1]][1] / median[key][1] if rivals[1] else None,
             "exact": exactness(picks[key], points),
@@ -175,25 +186,24 @@ def main(threads: tuple[int, ...], samples: tuple[int, ...], runs: int, cloud: t
         for column in COLUMNS:
             table.add_column(column, justify="left" if column in ("method", "greedy order") else "right")
         for n_samples in samples:
-            for count in threads or sorted({1, usable_cores()}):
-                new, missing = compare(name, points, n_samples, count, runs)
-                rows += new
-                for row in new:
-                    ratio, by_cpu = row["times_faster_than_best_peer"], row["times_faster_by_cpu_time"]
-                    skip = row.get("skip_rate")
-                    table.add_row(
-                        f"{n_samples:,}",
-                        str(row.get("threads_used", count)),
-                        row["method"],
-                        str(row["h"] or ""),
-                        f"{row['median_ms']:.2f}",
-                        f"{row['median_cpu_ms']:.2f}",
-                        f"{ratio:.2f} x" if ratio else "",
-                        f"{by_cpu:.2f} x" if by_cpu else "",
-                        "" if skip is None else f"{100 * skip:.1f} %",
-                        row["exact"],
-                    )
-                table.add_section()
+            new, missing = compare(name, points, n_samples, list(threads) or sorted({1, usable_cores()}), runs)
+            rows += new
+            for row in new:
+                ratio, by_cpu = row["times_faster_than_best_peer"], row["times_faster_by_cpu_time"]
+                skip = row.get("skip_rate")
+                table.add_row(
+                    f"{n_samples:,}",
+                    str(row.get("threads_used", row["threads"])),
+                    row["method"],
+                    str(row["h"] or ""),
+                    f"{row['median_ms']:.2f}",
+                    f"{row['median_cpu_ms']:.2f}",
+                    f"{ratio:.2f} x" if ratio else "",
+                    f"{by_cpu:.2f} x" if by_cpu else "",
+                    "" if skip is None else f"{100 * skip:.1f} %",
+                    row["exact"],
+                )
+            table.add_section()
         console.print(table)
     for sentence in missing:
         console.print(sentence)
