@@ -78,20 +78,22 @@ BENCHMARKS = (
         quick=("--runs", "1", "--peer-runs", "1"),
     ),
     Benchmark("node", "clouds.py", quick=("--runs", "10")),
+    Benchmark("node", "process_bag.py", quick=("--runs", "1", "--frames", "5")),
     Benchmark("node", "node_latency.py", _ros_unavailable_reason, quick=("--seconds", "2", "--points", "20000")),
     Benchmark("node", "hausdorff_service.py", _ros_unavailable_reason, quick=("--runs", "1", "--rings", "40")),
 )  # fmt: skip
 GROUPS = tuple(dict.fromkeys(benchmark.group for benchmark in BENCHMARKS))
+NAMES = tuple(benchmark.name for benchmark in BENCHMARKS)
 
 
 @click.command(epilog="Example: radius-fps bench fps --peers --json fps.json")
-@click.argument("groups", nargs=-1, type=click.Choice(GROUPS), metavar=f"[{'|'.join(GROUPS)}]...")
+@click.argument("which", nargs=-1, type=click.Choice(GROUPS + NAMES), metavar=f"[{'|'.join(GROUPS)}|NAME]...")
 @click.option("--peers", is_flag=True, help="Measure other implementations beside ours; says which are missing.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all results to this file.")
 @click.option("--quick", is_flag=True, help="A short run on little data: shows that all works, measures little.")
 @click.option("--record", is_flag=True, help="Keep the results in benchmarks/results, the README's source.")
-def command(groups: tuple[str, ...], peers: bool, json_path: Path | None, quick: bool, record: bool) -> None:
-    """Run the benchmarks of these groups, or all, and print how many times faster than their peers ours are.
+def command(which: tuple[str, ...], peers: bool, json_path: Path | None, quick: bool, record: bool) -> None:
+    """Run groups of benchmarks, single ones by NAME, or all, and print how many times faster than their peers ours are.
 
     They are scripts of the source checkout, and their results are kept in its build/benchmarks. What needs a CUDA
     device or ROS 2 is left out, with the reason, where that is missing. Real clouds and meshes are read from the folder
@@ -105,7 +107,7 @@ def command(groups: tuple[str, ...], peers: bool, json_path: Path | None, quick:
         raise InputError("a quick run is no measurement to record; leave out --quick or --record")
     if json_path is not None and not json_path.resolve().parent.is_dir():
         raise InputError(f"the folder of {json_path} does not exist")
-    chosen = [benchmark for benchmark in BENCHMARKS if not groups or benchmark.group in groups]
+    chosen = [b for b in BENCHMARKS if not which or b.group in which or b.name in which]
     installed = _peers_of(chosen) if peers else {}
     outcomes: dict[str, dict[str, Any]] = {}
     results = FOLDER / "results" if record else FOLDER.parent / "build" / "benchmarks"
