@@ -18,7 +18,6 @@ setup(
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    license_files=["LICENSE"],
     author="The radius_fps_ros maintainers",
     keywords="ros2 lidar point-cloud farthest-point-sampling sparse-convolution hausdorff-distance cuda",
     classifiers=[

@@ -160,7 +160,7 @@ def compare(
 
 def ratios(rows: list[dict]) -> dict[str, float]:
     return {
-        f"{row['cloud']} points to {row['samples']:,}, {row['threads']} threads, beside {row['best_peer']}": ratio
+        f"{row['cloud']} points to {row['samples']:,}, threads: {row['threads']}, beside {row['best_peer']}": ratio
         for row in rows
         if row["method"] == "lookahead" and (ratio := row["times_faster_than_best_peer"])
     }
