@@ -91,18 +91,21 @@ class FrameAnswerer:
         values = self._params.values
         header = frame.message.header
         grant = self._next_grant(values)
+        begin = time.perf_counter()
         result = self._pipeline.process(frame.message, pipeline_settings(values, grant.samples))
         # The samples go out before the features are begun: who needs only them does not wait.
         milliseconds = dict(result.milliseconds)
         with stage(milliseconds, "publish"):
             self._outputs.sampled.publish(cloud_message(result.sampled, header))
         stats = answered_stats(result, header)
+        sampled = time.perf_counter()
         features: dict[str, float] = {}
         if self._extractor is not None and grant.features:
             features = self._answer_features(self._extractor, result, stats)
+        # Wall time, so that nothing between the stages is forgotten.
+        extracting = (time.perf_counter() - sampled) * 1e3 if features else None
         by_sample = sum(milliseconds[name] for name in BY_SAMPLE)
-        fixed = sum(milliseconds.values()) - by_sample
-        self._budget.record(grant, fixed, by_sample, sum(features.values()) if features else None)
+        self._budget.record(grant, (sampled - begin) * 1e3 - by_sample, by_sample, extracting)
         set_stages(stats, milliseconds | features)
         stats.total_milliseconds = (time.perf_counter() - frame.begin) * 1e3
         missed = stats.total_milliseconds > values["budget_ms"]

@@ -178,6 +178,12 @@ class PerceptionNode(LifecycleNode):
         self.get_logger().warning(f"a frame still in work after {STOP_TIMEOUT:g} s was abandoned")
         return False
 
+    def destroy_node(self) -> None:
+        """Leave the graph, at once and for good."""
+        super().destroy_node()
+        # It holds the node, and with it the shared memory, which rclpy leaves to the garbage collector.
+        self._state_machine.destroy_when_not_in_use()
+
     def _refuse_transition(self) -> bool:
         """Whether no transition but shutdown is possible now; the log says why."""
         if self._fault:

@@ -196,7 +196,9 @@ from radius_fps_ros.pipeline import FramePipeline
 process, extract = FramePipeline.process, features.FeatureExtractor.__call__
 def process_or_fail(self, message, settings):
     if message.width == 13:
-        raise MemoryError("a line\\nand another")
+        raise RuntimeError("a line\\nand another")
+    if message.width == 19:
+        raise MemoryError("no room for 19 points")
     return process(self, message, settings)
 def extract_or_fail(self, cloud, rows, samples):
     if len(cloud) == 17:
@@ -218,11 +220,14 @@ def test_an_internal_error_costs_one_frame_and_not_the_node(ros_node, tmp_path):
             monitor = StreamMonitor(ros_node, name, topic="/faulty/points")
             process.bring_up(ros_node, name)
             assert monitor.wait_until_connected()
-            clouds = [xyzi_cloud(random_points(count)) for count in (20, 13, 17, 20)]
-            first, failed, featureless, last = exchange(monitor, clouds)
+            clouds = [xyzi_cloud(random_points(count)) for count in (20, 13, 17, 19, 20)]
+            first, failed, featureless, too_large, last = exchange(monitor, clouds)
             check_answers([first, featureless, last], 5)
+            assert too_large.stats.status == FrameStats.REFUSED
+            assert too_large.stats.message == "out of memory: no room for 19 points"
+            assert last.stats.frames_refused == 2
             assert failed.stats.status == FrameStats.REFUSED
-            assert failed.stats.message == "internal error: MemoryError('a line\\nand another')"
+            assert failed.stats.message == "internal error: RuntimeError('a line\\nand another')"
             assert featureless.stats.message == "no features: internal error: RuntimeError('no device')"
             assert last.stats.feature_channels == 64
             assert process.stop() == 0
