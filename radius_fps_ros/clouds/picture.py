@@ -35,9 +35,9 @@ def save_picture(path: Path, points: Points, samples: Points, title: str, inches
     figure.set_facecolor(BACKGROUND)
     axes = figure.add_subplot(facecolor=BACKGROUND)
     finite = points[np.isfinite(points).all(axis=1)]
-    axes.scatter(finite[:, 0], finite[:, 1], s=1.6 * scale, c=POINTS, linewidths=0, label=f"{len(points):,} points")
+    axes.scatter(finite[:, 0], finite[:, 1], s=1.6 * scale**2, c=POINTS, linewidths=0, label=f"{len(points):,} points")
     axes.scatter(
-        samples[:, 0], samples[:, 1], s=4.5 * scale, c=SAMPLES, linewidths=0, label=f"{len(samples):,} samples"
+        samples[:, 0], samples[:, 1], s=4.5 * scale**2, c=SAMPLES, linewidths=0, label=f"{len(samples):,} samples"
     )
     axes.scatter([0], [0], marker="^", s=50 * scale, c=SENSOR, label="sensor")
     axes.set_xlim(centre[0] - width / 2, centre[0] + width / 2)

@@ -26,6 +26,7 @@ from .settings import COPY_ALL, COPY_NONE
 
 # What ROS 2 writes for a type hash that is not set; rosbags refuses an empty one.
 HASH_NOT_SET = "RIHS00_" + 64 * "0"
+_IDL_RULE = "=" * 80 + "\n"
 _ZERO = QosTime(0, 0)
 # What the perception node offers on its outputs.
 NODE_QOS = Qos(
@@ -151,8 +152,8 @@ def _definition(connection: Connection) -> tuple[str, str]:
     if connection.msgdef.data:
         text = connection.msgdef.data
         is_idl = connection.msgdef.format is MessageDefinitionFormat.IDL
-        if is_idl and not text.startswith("=" * 80):
-            text = f"{'=' * 80}\nIDL: {name}\n{text}"
+        if is_idl and not text.startswith(_IDL_RULE):
+            text = f"{_IDL_RULE}IDL: {name}\n{text}"
         return text, known_hash or _hash_of(name, text, is_idl)
     definition, type_hash = _standard_definition(name)
     if definition and known_hash in ("", type_hash):
@@ -176,7 +177,11 @@ def _hash_of(name: str, definition: str, is_idl: bool) -> str:
     """The hash of a definition, not set where it cannot be read: a message is copied whatever its definition says."""
     store = get_typestore(Stores.EMPTY)
     try:
-        store.register(get_types_from_idl(definition) if is_idl else get_types_from_msg(definition, name))
+        if is_idl:
+            for part in definition.split(_IDL_RULE)[1:]:  # each begins with a line that names its type
+                store.register(get_types_from_idl(part.partition("\n")[2]))
+        else:
+            store.register(get_types_from_msg(definition, name))
         return store.hash_rihs01(name)
     except (TypesysError, KeyError):
         return HASH_NOT_SET

@@ -38,7 +38,8 @@ th.text{text-align:left}
 .warn{background:var(--warnpaper);color:var(--warn);border-radius:10px;padding:10px 16px;margin-top:18px}
 .warn ul{margin:4px 0;padding-left:18px}.warn li,dd{overflow-wrap:anywhere}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:3px 16px;margin:0}dt{color:var(--soft)}dd{margin:0;
-min-width:0}.key{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px}.keys{margin:0 0 6px}
+min-width:0}@media(max-width:560px){main{padding:20px 12px}table{font-size:.85rem}td svg{width:56px}th,td{padding:4px}}
+.key{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px}.keys{margin:0 0 6px}
 .keys span{margin-right:14px;white-space:nowrap}footer{margin-top:36px;color:var(--soft);font-size:.85rem}
 """
 

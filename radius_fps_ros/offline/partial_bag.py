@@ -50,7 +50,10 @@ class PartialBag:
         self._writer: Writer | None = None
         self._connections: list[Connection] = []
         while (file := folder / f"{len(self.records)}.json").exists():
-            self.records.append(json.loads(file.read_text()))
+            record = json.loads(file.read_text())
+            if not all((self.bag / path).exists() for path in _files(record)):
+                break  # the bag was completed and has gone since
+            self.records.append(record)
         self._drop_unfinished()
 
     @property
@@ -146,7 +149,7 @@ class PartialBag:
 
     def _drop_unfinished(self) -> None:
         shutil.rmtree(self.folder / "work", ignore_errors=True)
-        finished = {path for record in self.records if (m := record["metadata"]) for path in m["relative_file_paths"]}
+        finished = {path for record in self.records for path in _files(record)}
         self.bag.mkdir(exist_ok=True)
         for file in self.bag.iterdir():
             if file.name not in finished:
@@ -256,6 +259,11 @@ def _clear(folder: Path) -> None:
         if entry.name == "lock":
             continue
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def _files(record: Record) -> list[str]:
+    """The storage files of a part: one, or none where nothing was written."""
+    return list(record["metadata"]["relative_file_paths"]) if record["metadata"] is not None else []
 
 
 def _joined(parts: list[dict[str, Any]], custom_data: dict[str, str], ros_distro: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def process_bag(job: Job, observer: Observer, should_stop: Callable[[], bool] = 
     Args:
         job: what to do.
         observer: told about progress and bad messages.
-        should_stop: asked after every message; True ends the run with everything kept that is done.
+        should_stop: asked before every message; True ends the run with everything kept that is done.
 
     Raises:
         InputError: the bag, the settings or the output cannot be used, or not a single cloud could.
@@ -155,15 +155,15 @@ class _Run:
         stopped = False
         try:
             for message, answer in results:
+                if should_stop():
+                    stopped = True
+                    break
                 self._store(message, answer)
                 self._position += 1
                 now = time.perf_counter()
                 if now - begin > max(self._job.save_every, PARTS_GROW * self._seconds):
                     self._save(now - begin, first)
                     begin, first = now, len(self.frames)
-                if should_stop():
-                    stopped = True
-                    break
         finally:
             results.close()
         self._save(time.perf_counter() - begin, first, finished=not stopped, stopped=stopped)
