@@ -46,7 +46,9 @@ def _player(context: LaunchContext) -> list[Action]:
             package="radius_fps_ros",
             executable="replay_node",
             namespace=text("namespace"),
-            parameters=[{name: ParameterValue(text(name), value_type=kind) for name, kind in types.items()}],
+            parameters=[
+                {name: ParameterValue(LaunchConfiguration(name), value_type=kind) for name, kind in types.items()}
+            ],
             remappings=[(topic, points)] if topic and points else None,
             output="screen",
         )

@@ -47,7 +47,9 @@ def spinning_node(name: str, namespace: str = "") -> Iterator[Node]:
     """
     context = rclpy.Context()
     rclpy.init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
-    node = rclpy.create_node(name, namespace=namespace, context=context, use_global_arguments=False)
+    node = rclpy.create_node(
+        name, namespace=namespace, context=context, enable_rosout=False, start_parameter_services=False
+    )
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
     spinner = threading.Thread(target=executor.spin, name=name, daemon=True)

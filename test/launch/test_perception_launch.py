@@ -1,9 +1,8 @@
 """The launch file brings the perception node up; the checks are those of the process tests."""
 
-import os
 import sys
-import threading
 import unittest
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,13 @@ for package in ("launch_testing", "launch_ros"):
 
 import launch_testing.actions
 import launch_testing.markers
-import rclpy
-from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription
-from launch.actions import IncludeLaunchDescription
-from launch.launch_description_sources import PythonLaunchDescriptionSource
-from rclpy.executors import SingleThreadedExecutor
 
 from radius_fps_ros.nodes.monitor import StreamMonitor
-from radius_fps_ros.nodes.processes import use_large_cloud_transport
+from radius_fps_ros.nodes.processes import spinning_node
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "nodes"))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "nodes")]
+from launched import included, use_own_domain
 from scenarios import check_answers, exchange, malformed_clouds, random_points, xyzi_cloud
 
 PERCEPTION = "/launched/radius_fps_perception"
@@ -32,31 +27,22 @@ PERCEPTION = "/launched/radius_fps_perception"
 @pytest.mark.launch_test
 @launch_testing.markers.keep_alive
 def generate_test_description():
-    os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100)
-    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-    use_large_cloud_transport()
-    file = Path(get_package_share_directory("radius_fps_ros")) / "launch" / "perception.launch.py"
-    arguments = {"namespace": "launched", "points": "lidar/points"}.items()
-    include = IncludeLaunchDescription(PythonLaunchDescriptionSource(str(file)), launch_arguments=arguments)
-    return LaunchDescription([include, launch_testing.actions.ReadyToTest()])
+    use_own_domain()
+    perception = included("perception", namespace="launched", points="lidar/points")
+    return LaunchDescription([perception, launch_testing.actions.ReadyToTest()])
 
 
 class TestLaunched(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        rclpy.init()
-        cls.node = rclpy.create_node("observer")
-        cls.executor = SingleThreadedExecutor()
-        cls.executor.add_node(cls.node)
-        threading.Thread(target=cls.executor.spin, daemon=True).start()
-        cls.monitor = StreamMonitor(cls.node, PERCEPTION, topic="/launched/lidar/points")
+        cls.stack = ExitStack()
+        node = cls.stack.enter_context(spinning_node("observer"))
+        cls.monitor = StreamMonitor(node, PERCEPTION, topic="/launched/lidar/points")
         assert cls.monitor.wait_until_connected(timeout=120), "the launch file did not activate the node"
 
     @classmethod
     def tearDownClass(cls):
-        cls.executor.shutdown(timeout_sec=1.0)
-        cls.node.destroy_node()
-        rclpy.try_shutdown()
+        cls.stack.close()
 
     def test_it_answers(self):
         check_answers(exchange(self.monitor, [xyzi_cloud(random_points(5000))]), n_samples=4096)

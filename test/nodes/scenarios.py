@@ -3,7 +3,6 @@
 import array
 import itertools
 import json
-import re
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from radius_fps_interfaces.msg import FrameStats
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.serialization import deserialize_message, serialize_message
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
 from sensor_msgs.msg import PointCloud2, PointField
 
 from radius_fps_ros.clouds import decode_cloud
@@ -42,6 +43,17 @@ def xyzi_cloud(points, stamp=(1, 2), frame_id="lidar", **changes):
     for name, value in changes.items():
         setattr(message, name, value)
     return message
+
+
+def write_bag(path, topics, clouds):
+    """An mcap bag with serialized clouds, one every 0.1 s, each on all topics."""
+    store = get_typestore(Stores.ROS2_KILTED)
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connections = [writer.add_connection(t, "sensor_msgs/msg/PointCloud2", typestore=store) for t in topics]
+        for k, cdr in enumerate(clouds):
+            for connection in connections:
+                writer.write(connection, 10**9 + k * 10**8, cdr)
+    return path
 
 
 def random_points(count, seed=0):
@@ -226,9 +238,11 @@ def check_certificate_for_another_process(hausdorff, timeout=120.0):
 
 
 def shared_memory_of(pid):
-    """The shared-memory segments that a process owns: it holds the lock file of each open."""
-    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    return [Path(link.removesuffix("_el")) for link in links if re.search("/fast(rtps|dds)_[0-9a-f]{16}_el$", link)]
+    """The shared-memory segments that a process owns: it holds the lock of the file beside each."""
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    own = {int(lock[5].split(":")[2]) for lock in locks if lock[1:5] == ["FLOCK", "ADVISORY", "WRITE", str(pid)]}
+    files = Path("/dev/shm").glob("fast*_" + "[0-9a-f]" * 16 + "_el")
+    return [file.with_name(file.name.removesuffix("_el")) for file in files if file.stat().st_ino in own]
 
 
 def check_clouds_of_a_replay(node, perception, clouds, timeout=120.0):

@@ -15,22 +15,12 @@ from rclpy.time import Time
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 from rosgraph_msgs.msg import Clock
-from scenarios import random_points, wait_until, xyzi_cloud
+from scenarios import random_points, wait_until, write_bag, xyzi_cloud
 from sensor_msgs.msg import PointCloud2
 
 pytestmark = pytest.mark.ros
 
 CLOUDS = [serialize_message(xyzi_cloud(random_points(200, seed=k), stamp=(k, 0))) for k in range(4)]
-
-
-def write_bag(path, topics=("/front", "/rear"), clouds=CLOUDS):
-    store = get_typestore(Stores.ROS2_KILTED)
-    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
-        connections = [writer.add_connection(t, "sensor_msgs/msg/PointCloud2", typestore=store) for t in topics]
-        for k, cdr in enumerate(clouds):
-            for connection in connections:
-                writer.write(connection, 10**9 + k * 10**8, cdr)
-    return path
 
 
 def write_clouds(path, topic="/front", seconds=(0, 1), clouds=CLOUDS):
@@ -69,7 +59,7 @@ def unpadded(received):
 def test_all_clouds_arrive_raw_and_in_order(ros_node, tmp_path, only):
     front, rear = heard(ros_node, "/front"), heard(ros_node, "/rear_remapped")
     process = replay(
-        write_bag(tmp_path / "bag"),
+        write_bag(tmp_path / "bag", ["/front", "/rear"], CLOUDS),
         *(["--topic", only] if only else []),
         *("--rate", 4, "--wait", 10, "--ros-args", "-r", "/rear:=/rear_remapped"),
     )
@@ -86,7 +76,7 @@ def test_all_clouds_arrive_raw_and_in_order(ros_node, tmp_path, only):
 
 def test_a_loop_ends_with_an_interrupt(ros_node, tmp_path):
     received, subscription = heard(ros_node, "/front")
-    process = replay(write_bag(tmp_path / "bag"), "--loop", "--rate", 20)
+    process = replay(write_bag(tmp_path / "bag", ["/front", "/rear"], CLOUDS), "--loop", "--rate", 20)
     deadline = time.monotonic() + 60
     while len(received) < 9:
         assert time.monotonic() < deadline
@@ -149,7 +139,7 @@ def test_without_the_option_there_is_no_clock(ros_node, tmp_path):
     ],
 )
 def test_a_bad_bag_or_argument_is_one_sentence(ros_environment, tmp_path, damage, arguments, words):
-    bag = write_bag(tmp_path / "bag")
+    bag = write_bag(tmp_path / "bag", ["/front", "/rear"], CLOUDS)
     damage(bag)
     process = replay(bag, "--wait", 0, *arguments)
     output, _ = process.communicate(timeout=60)
