@@ -59,7 +59,7 @@ def real_scans(folder: Path, n_points: int) -> np.ndarray:
     return np.concatenate([*scans, *frames[::-1]])[:n_points].astype(np.float32)
 
 
-def peers(points: np.ndarray, n_samples: int, threads: int) -> tuple[dict[str, Callable[[int], Run]], list[str]]:
+def peers(points: np.ndarray, n_samples: int) -> tuple[dict[str, Callable[[int], Run]], list[str]]:
     """The importable peers as functions of h, and a sentence for each that is missing."""
     found: dict[str, Callable[[int], Run]] = {}
     missing = []
@@ -70,7 +70,7 @@ def peers(points: np.ndarray, n_samples: int, threads: int) -> tuple[dict[str, C
         missing.append(f"fpsample is not measured: {error}")
     try:
         torch, torch_quickfps = import_peer("torch"), import_peer("torch_quickfps")
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1)  # with more, its idle threads spin on the cores that others are measured on
         tensor = torch.from_numpy(points)[None]
         found["torch_quickfps"] = lambda h: lambda: torch_quickfps.sample_idx(tensor, n_samples, h, 0)[0].numpy()
     except ImportError as error:
@@ -109,10 +109,10 @@ def exactness(picks: np.ndarray, points: np.ndarray) -> str:
 def compare(
     name: str, points: np.ndarray, n_samples: int, threads: list[int], runs: int
 ) -> tuple[list[dict], list[str]]:
-    """Time all contenders in turn, ``runs`` times each; the peers may use as many threads as the most of ours."""
-    found, missing = peers(points, n_samples, max(threads))
+    """Time all contenders in turn, ``runs`` times each; the peers on one thread, as they use no more for one cloud."""
+    found, missing = peers(points, n_samples)
     heights = {peer: best_height(of_height) for peer, of_height in found.items()}
-    contenders: dict[Contender, Run] = {(peer, max(threads)): found[peer](h) for peer, h in heights.items()}
+    contenders: dict[Contender, Run] = {(peer, 1): found[peer](h) for peer, h in heights.items()}
     samplers = {
         (method, count): Sampler(backend="cpu", method=method, threads=count)
         for method in ("lookahead", "radius", "brute")
@@ -129,8 +129,7 @@ def compare(
                 times[key].append(seconds(run))
     median = {key: np.median(values, axis=0) * 1e3 for key, values in times.items()}
     rivals = [
-        min(((peer, max(threads)) for peer in heights), key=lambda key: median[key][clock], default=None)
-        for clock in (0, 1)
+        min(((peer, 1) for peer in heights), key=lambda key: median[key][clock], default=None) for clock in (0, 1)
     ]
     rows = []
     for key, values in times.items():

@@ -80,15 +80,17 @@ def markdown(headings: str, rows: Iterable[Iterable[Any]]) -> str:
 
 def fps_cpu() -> str:
     results = load("fps_cpu")
-    rows = [row for row in results["rows"] if row["method"] == "lookahead" and row["threads"] == 1]
-    peers = [one(results["rows"], **{k: row[k] for k in ("cloud", "samples", "threads")}, method=row["best_peer"])
-             for row in rows if row["best_peer"]]  # fmt: skip
-    table = markdown(
-        "cloud, points | samples | ours, ms | best peer | its ms | times faster",
-        ((row["cloud"], f"{row['samples']:,}", ms(row["median_ms"]), row["best_peer"], ms(peer["median_ms"]),
-          times(row["times_faster_than_best_peer"])) for row, peer in zip(rows, peers, strict=True)),
-    )  # fmt: skip
-    return f"{origin(results, 'cpu')}\n\n{table}"
+    most = max(row["threads"] for row in results["rows"])
+    rows = []
+    for alone in (row for row in results["rows"] if row["method"] == "lookahead" and row["threads"] == 1):
+        same = {key: alone[key] for key in ("cloud", "samples", "method")}
+        shared = one(results["rows"], threads=most, **same)
+        peer = one(results["rows"], **(same | {"method": alone["best_peer"]}))
+        faster = (times(row["times_faster_than_best_peer"]) for row in (alone, shared))
+        figures = (ms(alone["median_ms"]), ms(shared["median_ms"]), peer["method"], ms(peer["median_ms"]), *faster)
+        rows.append((alone["cloud"], f"{alone['samples']:,}", *figures))
+    headings = f"cloud, points | samples | 1 thread, ms | {most} threads, ms | best peer | its ms | times faster"
+    return f"{origin(results, 'cpu')}\n\n{markdown(f'{headings}, 1 thread | {most} threads', rows)}"
 
 
 def fps_cuda() -> str:
@@ -186,10 +188,14 @@ def summary() -> str:
         rows.append((what, machine(results, device), figure, command(results)))
 
     results = load("fps_cpu")
-    row = one(results["rows"], cloud="street 120,000", samples=4096, threads=1, method="lookahead")
+    both = [
+        one(results["rows"], cloud="street 120,000", samples=4096, threads=threads, method="lookahead")
+        for threads in (1, max(row["threads"] for row in results["rows"]))
+    ]
     line(
-        "120,000 LiDAR points to 4,096 samples, 1 thread",
-        f"{ms(row['median_ms'])} ms, {times(row['times_faster_than_best_peer'])} times faster than the best of "
+        f"120,000 LiDAR points to 4,096 samples, 1 / {both[1]['threads']} threads",
+        f"{' / '.join(ms(row['median_ms']) for row in both)} ms, "
+        f"{' / '.join(times(row['times_faster_than_best_peer']) for row in both)} times faster than the best of "
         "fpsample and torch_quickfps",
         results,
         "cpu",
