@@ -43,6 +43,7 @@ def test_stats_tell_what_ran():
     assert stats.voxels == -(-3000 // 64)
     assert 0 < stats.rounds < 50, "several samples a round"
     assert 0 < stats.skip_rate < 1
+    assert {type(value) for value in vars(stats).values()} == {str, int, float}
     assert stats.milliseconds > 0
     assert sample(method="brute").stats.skip_rate == 0
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -89,7 +89,7 @@ def sample_lookahead(points: np.ndarray, n_samples: int, start: int, workspace: 
         start,
         indices,
     )
-    skip_rate = max(0.0, 1.0 - shared[:, UPDATES].sum() * VOXEL / (n * count))
+    skip_rate = max(0.0, 1.0 - int(shared[:, UPDATES].sum()) * VOXEL / (n * count))
     return RawSample(indices[:count], coverage, "lookahead", rounds, voxels, skip_rate, max(sorting, sampling))
 
 
