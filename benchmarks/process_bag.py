@@ -2,7 +2,9 @@
 
 Both write the same messages. The loop uses the same worker, so the difference is what overlapping brings.
 
-    python benchmarks/process_bag.py [--bags FOLDER ...] [--frames 200] [--runs 5] [--features]
+    python benchmarks/process_bag.py [--frames 200] [--runs 5] [--features]
+
+Bags are synthetic, and those in the folder named by RADIUS_FPS_DATA where it is set.
 """
 
 import argparse
@@ -73,6 +75,11 @@ def plain(bag, out, storage, worker):
     return count
 
 
+def real_bags():
+    folder = os.environ.get("RADIUS_FPS_DATA")
+    return sorted(path.parent for path in Path(folder).glob("*/metadata.yaml")) if folder else []
+
+
 def measure(bag, storage, features, runs, folder):
     """Clouds a second, runs interleaved; compiling and the report are left out of both."""
     settings = FeatureSettings(load_config(share_file("config", "backbone_light.yaml"))) if features else None
@@ -94,7 +101,6 @@ def measure(bag, storage, features, runs, folder):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--bags", type=Path, nargs="*", default=[], help="more bags, by their folders")
     arguments.add_argument("--frames", type=int, default=200)
     arguments.add_argument("--runs", type=int, default=5)
     arguments.add_argument("--features", action="store_true")
@@ -106,7 +112,7 @@ def main():
         for storage in PLUGINS:
             write_synthetic(folder / f"street 120,000 {storage}", storage, given.frames)
             bags.append(folder / f"street 120,000 {storage}")
-        for bag in bags + given.bags:
+        for bag in bags + real_bags():
             storage = "mcap" if any(file.suffix == ".mcap" for file in bag.iterdir()) else "sqlite3"
             clouds, rates = measure(bag, storage, given.features, given.runs, folder)
             rows.append({"bag": bag.name, "clouds": clouds, **rates, "load_average": round(os.getloadavg()[0], 1)})

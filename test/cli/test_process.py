@@ -17,7 +17,7 @@ import pytest
 import yaml
 from rosbags.highlevel import AnyReader
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
-from rosbags.rosbag2 import Reader, StoragePlugin, Writer
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 from radius_fps_ros.cli import main
@@ -689,3 +689,35 @@ def test_real_bags(done, page, data_dir, tmp_path, name):
     assert on(tmp_path / "out", "/lidar_top") == on(data_dir / name, "/lidar_top")
     with open_bag(tmp_path / "out", "/lidar_top/sampled") as bag:
         assert bag.counts == {"/lidar_top/sampled": 5}
+
+
+@pytest.mark.parametrize("mode", ["MESSAGE", "FILE", "STORAGE"])
+def test_compressed_bags(done, bags, tmp_path, mode):
+    messages = content(bags["mcap"])
+    writer = Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP)
+    writer.set_compression(CompressionMode[mode], CompressionFormat.ZSTD)
+    with writer:
+        connections = {}
+        for topic, kind, when, cdr in messages:
+            if topic not in connections and topic != "/odd":
+                connections[topic] = writer.add_connection(topic, kind, typestore=STORE)
+            if topic in connections:
+                writer.write(connections[topic], when, cdr)
+    done(tmp_path / "bag", "-o", tmp_path / "out", "--copy", "all")
+    for topic in ("/top", "/side"):
+        assert on(tmp_path / "out", f"{topic}/sampled") == expected(bags["mcap"], topic)
+    assert [m for m in content(tmp_path / "out") if not m[0].endswith("/sampled")] == [
+        m for m in messages if m[0] != "/odd"
+    ]
+
+
+def test_the_documented_program_runs(bags, tmp_path, monkeypatch, capsys):
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "process.md").read_text(), re.S)
+    monkeypatch.chdir(tmp_path)
+    (file,) = bags["mcap"].glob("*.mcap")
+    (tmp_path / "drive.mcap").write_bytes(file.read_bytes())
+    exec(program, {"__name__": "program"})
+    assert capsys.readouterr().out.startswith(
+        "8 clouds, 0 of them done before\n{'clouds': 8, 'processed': 8, 'refused': 0"
+    )
+    assert len(content(tmp_path / "sampled")) == 8
