@@ -4,10 +4,13 @@ import os
 from pathlib import Path
 
 from ament_index_python.packages import get_package_share_directory
-from launch.actions import GroupAction, IncludeLaunchDescription
+from launch.actions import GroupAction, IncludeLaunchDescription, SetLaunchConfiguration
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 
 from radius_fps_ros.nodes.processes import use_large_cloud_transport
+
+# launch's 5 s from SIGINT to SIGTERM can pass on a busy machine while five processes end, and the exit code is checked.
+PATIENCE = SetLaunchConfiguration("sigterm_timeout", "60")
 
 
 def use_own_domain():

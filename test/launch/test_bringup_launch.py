@@ -22,7 +22,7 @@ from rclpy.serialization import serialize_message
 from radius_fps_ros.nodes.processes import spinning_node
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "nodes")]
-from launched import included, process_of, use_own_domain
+from launched import PATIENCE, included, process_of, use_own_domain
 from scenarios import (
     check_answers_again,
     check_certificate_for_another_process,
@@ -71,7 +71,7 @@ def generate_test_description():
             **common,
         ),
     ]
-    return LaunchDescription([*vehicle, launch_testing.actions.ReadyToTest()])
+    return LaunchDescription([PATIENCE, *vehicle, launch_testing.actions.ReadyToTest()])
 
 
 class TestVehicle(unittest.TestCase):

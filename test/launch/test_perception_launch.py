@@ -18,7 +18,7 @@ from radius_fps_ros.nodes.monitor import StreamMonitor
 from radius_fps_ros.nodes.processes import spinning_node
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "nodes")]
-from launched import included, use_own_domain
+from launched import PATIENCE, included, use_own_domain
 from scenarios import check_answers, exchange, malformed_clouds, random_points, xyzi_cloud
 
 PERCEPTION = "/launched/radius_fps_perception"
@@ -29,7 +29,7 @@ PERCEPTION = "/launched/radius_fps_perception"
 def generate_test_description():
     use_own_domain()
     perception = included("perception", namespace="launched", points="lidar/points")
-    return LaunchDescription([perception, launch_testing.actions.ReadyToTest()])
+    return LaunchDescription([PATIENCE, perception, launch_testing.actions.ReadyToTest()])
 
 
 class TestLaunched(unittest.TestCase):
