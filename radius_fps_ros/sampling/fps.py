@@ -59,8 +59,8 @@ def farthest_point_sampling(
         on_duplicates: what to do when fewer than ``n_samples`` distinct points exist, that is, when every remaining
             squared distance is 0 in float32: ``"truncate"`` returns the distinct ones, ``"pad"`` repeats them in order
             up to ``n_samples``, ``"error"`` raises.
-        threads: CPU threads at most; small clouds use fewer, as each needs some 16,000 points to pay. ``radius`` spreads
-            only its preparation. ``None``: as many as this process may use.
+        threads: CPU threads at most; small clouds use fewer, as each needs some 16,000 points to pay. ``radius``
+            spreads only its preparation. ``None``: as many as this process may use.
 
     Returns:
         `SamplingResult`; its ``indices`` are of the same array library as ``points``.
