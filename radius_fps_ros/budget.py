@@ -38,7 +38,8 @@ class Grant:
         samples: how many samples to take.
         features: whether this frame gets features.
         features_every: features are computed for one frame in so many.
-        full_ms: what a full frame is expected to take [ms]; 0 while too few frames have been measured.
+        full_ms: what a full frame is expected to take, at most where samples are withheld [ms]; 0 while too few frames
+            have been measured.
         reason: one sentence when something is withheld, else empty.
     """
 
@@ -57,8 +58,9 @@ class Grant:
 class Budget:
     """Expects of the next frame what the last ones took: a fixed part, a part for each sample, and the features.
 
-    Each part is the median of its last `WINDOW` measurements. Time that a frame spends waiting for the one before is
-    not counted, so ``budget_ms`` should be no longer than the time between two frames.
+    Each part is the median of its last `WINDOW` measurements. Fewer samples are taken to save time in proportion; in
+    truth they save less, so a step to more samples is safe, and steps to fewer go on until the time fits. Time that a
+    frame spends waiting for the one before is not counted: ``budget_ms`` should not exceed the time between two frames.
     """
 
     def __init__(self) -> None:
@@ -112,10 +114,11 @@ def _bounded(work: float, room: float, low: int, high: int) -> int:
 
 def _sentence(settings: BudgetSettings, samples: int, every: int, full: float, least: float) -> str:
     if every > 1:
-        given = f"features for one frame in {every}"
+        given = f"features for one frame in {every}, because a frame with them takes about"
     elif samples < settings.n_samples:
-        given = f"{samples} of {settings.n_samples} samples"
+        # Fewer samples do not save time in proportion, so for all of them this is the most that it can be.
+        given = f"{samples} of {settings.n_samples} samples, because all would take up to"
     else:
         return ""
     even_so = f"; even so a frame takes about {least:.3g} ms on average" if least > settings.budget_ms else ""
-    return f"{given}, because a full frame takes about {full:.3g} ms and budget_ms is {settings.budget_ms:g}{even_so}"
+    return f"{given} {full:.3g} ms and budget_ms is {settings.budget_ms:g}{even_so}"

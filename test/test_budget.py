@@ -46,7 +46,7 @@ def test_features_are_thinned_until_frames_fit_on_average(features, every):
     assert sum(grant.features for grant in grants) == pytest.approx(30 / every, abs=1)
     mean = 10.0 + features / every
     assert (mean <= settings.budget_ms) == ("even so" not in grants[0].reason)
-    assert grants[0].reason.startswith(f"features for one frame in {every}, because a full frame takes about ")
+    assert grants[0].reason.startswith(f"features for one frame in {every}, because a frame with them takes about ")
 
 
 def test_features_go_as_far_as_they_may_when_even_the_samples_take_too_long():
@@ -62,7 +62,7 @@ def test_without_features_there_are_none_to_thin():
 def test_a_prefix_that_fits_is_granted():
     (grant,) = run(Budget(), SAMPLES, 20, fixed=3.0, per_sample=0.003)[-1:]
     assert grant.samples == 2000  # (0.9 * 10 - 3) / 0.003
-    assert grant.reason == "2000 of 4096 samples, because a full frame takes about 15.3 ms and budget_ms is 10"
+    assert grant.reason == "2000 of 4096 samples, because all would take up to 15.3 ms and budget_ms is 10"
 
 
 def test_never_fewer_than_min_samples():

@@ -192,6 +192,7 @@ def test_features_at_the_samples(ros_node, tmp_path):
 
 FAULTY = """
 import radius_fps_ros.frame_features as features, radius_fps_ros.nodes.perception_node as node
+from radius_fps_ros.errors import BackendError
 from radius_fps_ros.pipeline import FramePipeline
 process, extract = FramePipeline.process, features.FeatureExtractor.__call__
 def process_or_fail(self, message, settings):
@@ -202,7 +203,9 @@ def process_or_fail(self, message, settings):
     return process(self, message, settings)
 def extract_or_fail(self, cloud, rows, samples):
     if len(cloud) == 17:
-        raise RuntimeError("no device")
+        raise RuntimeError("no network")
+    if len(cloud) == 23:
+        raise BackendError("the CUDA device failed")
     return extract(self, cloud, rows, samples)
 FramePipeline.process, features.FeatureExtractor.__call__ = process_or_fail, extract_or_fail
 node.main()
@@ -228,9 +231,13 @@ def test_an_internal_error_costs_one_frame_and_not_the_node(ros_node, tmp_path):
             assert last.stats.frames_refused == 2
             assert failed.stats.status == FrameStats.REFUSED
             assert failed.stats.message == "internal error: RuntimeError('a line\\nand another')"
-            assert featureless.stats.message == "no features: internal error: RuntimeError('no device')"
+            assert featureless.stats.message == "no features: internal error: RuntimeError('no network')"
             assert last.stats.feature_channels == 64
-            assert process.stop() == 0
+            # A device that is lost under the features: the samples are out already, and the node ends.
+            (lost,) = exchange(monitor, [xyzi_cloud(random_points(23))])
+            check_answers([lost], 5)
+            assert lost.stats.message == "no features: the CUDA device failed"
+            assert process.process.wait(timeout=30) == 1
         text = (tmp_path / "log").read_text()
     assert text.count("Traceback") == 2, "both in the log, and nothing else"
 
