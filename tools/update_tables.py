@@ -180,6 +180,19 @@ def node_latency() -> str:
     return markdown(headings, rows)
 
 
+def process_bag() -> str:
+    parts = []
+    for name, what in (("process_bag", "sampling"), ("process_bag_features", "with features")):
+        results = load(name)
+        table = markdown(
+            f"bag, {what} | clouds | one after the other | process, 1 thread | process, all threads | load",
+            ((row["bag"], row["clouds"], *(row[key] for key in ("plain", "1 thread", "all threads", "load_average")))
+             for row in results["rows"]),
+        )  # fmt: skip
+        parts.append(f"{origin(results, 'cpu')}\n\n{table}")
+    return "\n\n".join(parts)
+
+
 def summary() -> str:
     """The figures to show first, a line each."""
     rows = []
@@ -267,7 +280,7 @@ TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
         summary, fps_cpu, fps_cuda, backbone_cpu, backbone_cuda, hausdorff_cpu, hausdorff_cuda, hausdorff_service,
-        node_latency,
+        node_latency, process_bag,
     )
 }  # fmt: skip
 
