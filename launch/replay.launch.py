@@ -3,7 +3,7 @@
 from launch import Action, LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
-from launch.utilities.type_utils import perform_typed_substitution
+from launch.utilities.type_utils import get_typed_value
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
@@ -31,7 +31,7 @@ def _player(context: LaunchContext) -> list[Action]:
     if choose_player(text("player")) == "rosbag2":
         command = ["ros2", "bag", "play", text("bag"), "--rate", text("rate"), "--delay", text("wait")]
         for flag in ("loop", "clock"):
-            if perform_typed_substitution(context, LaunchConfiguration(flag), bool):
+            if get_typed_value(text(flag), bool):
                 command.append(f"--{flag}")
         if topic:
             command += ["--topics", topic]
