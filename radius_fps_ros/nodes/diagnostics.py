@@ -20,16 +20,21 @@ def perception_diagnostics(
     extractor: FeatureExtractor | None,
     answerer: FrameAnswerer,
     *,
-    active: bool,
+    publishers: int | None,
     fault: str,
     mismatches: Sequence[str],
 ) -> DiagnosticArray:
-    """The state of the node: ERROR with the device's ``fault``, WARN with all there is to warn of, else OK."""
-    log, grant = answerer.log, answerer.grant
+    """The state of the node: ERROR with the device's ``fault``, WARN with all there is to warn of, else OK.
+
+    ``publishers``: how many of ``points`` the node receives from; ``None`` when it does not listen.
+    """
+    log, grant, active = answerer.log, answerer.grant, publishers is not None
     warnings = list(mismatches) if active else []
     if active:
         warnings += _frame_warnings(answerer)
     level, message = DiagnosticStatus.OK, "answering" if log.answered else "waiting for points"
+    if active and not publishers:
+        message = "nobody publishes points"
     if fault:
         level, message = DiagnosticStatus.ERROR, fault
     elif not active:
@@ -38,6 +43,7 @@ def perception_diagnostics(
         level, message = DiagnosticStatus.WARN, "; ".join(warnings)
     p50, p99 = log.latency((50, 99))
     values: dict[str, Any] = {
+        "publishers": publishers if active else "not active",
         "rate_hz": log.rate(5.0),
         "latency_ms_p50": p50,
         "latency_ms_p99": p99,

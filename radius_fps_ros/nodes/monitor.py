@@ -7,6 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from diagnostic_msgs.msg import DiagnosticArray
 from radius_fps_interfaces.msg import FrameStats
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
@@ -67,20 +68,29 @@ class StreamMonitor:
         self._await_features: dict[Key, deque[Exchange]] = {}
         self._publisher = node.create_publisher(PointCloud2, topic, QoSProfile(depth=5))
         qos = QoSProfile(depth=50)
-        node.create_subscription(PointCloud2, f"{perception_name}/sampled", self._on_sampled, qos)
-        node.create_subscription(FrameStats, f"{perception_name}/stats", self._on_stats, qos)
         self._features = features
-        if features:
-            node.create_subscription(PointCloud2, f"{perception_name}/features", self._on_features, qos)
-        self._node = node
-        self._topics = [node.resolve_topic_name(f"{perception_name}/{name}") for name in ("sampled", "stats")]
+        self._answers = [
+            node.create_subscription(kind, f"{perception_name}/{topic}", receive, qos)
+            for kind, topic, receive in (
+                (PointCloud2, "sampled", self._on_sampled),
+                (FrameStats, "stats", self._on_stats),
+                *([(PointCloud2, "features", self._on_features)] if features else []),
+            )
+        ]
+        self._perception = perception_name
+        self._listening = threading.Event()
+        self._diagnostics = node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, qos)
 
     def wait_until_connected(self, timeout: float = 10.0) -> bool:
-        """Wait until the node listens and both answers have a publisher; False when that takes longer."""
+        """Wait until the node receives what is published and its answers are received; False when that takes longer.
+
+        That this side knows the node is not enough: what is sent before the node knows this side is lost, and only the
+        node can say that it does.
+        """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            listening = self._publisher.get_subscription_count() > 0
-            if listening and all(self._node.count_publishers(topic) for topic in self._topics):
+            known = self._publisher.get_subscription_count() and all(s.get_publisher_count() for s in self._answers)
+            if known and self._listening.wait(0.02):
                 return True
             time.sleep(0.02)
         return False
@@ -110,6 +120,13 @@ class StreamMonitor:
                     return True
             time.sleep(0.02)
         return False
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            if status.hardware_id == self._perception:
+                publishers = {pair.key: pair.value for pair in status.values}.get("publishers", "0")
+                if publishers.isdecimal() and int(publishers) > 0:
+                    self._listening.set()
 
     def _on_sampled(self, message: PointCloud2) -> None:
         now = time.monotonic()

@@ -136,7 +136,7 @@ class PerceptionNode(LifecycleNode):
         qos = QoSProfile(
             depth=INPUT_DEPTH, reliability=ReliabilityPolicy[self._params.values["input_reliability"].upper()]
         )
-        events = self._qos.subscription_events("points")
+        events = self._qos.subscription_events("points", self._publish_diagnostics)
         self._points = self.create_subscription(PointCloud2, "points", self._receive, qos, event_callbacks=events)
         return result
 
@@ -260,7 +260,7 @@ class PerceptionNode(LifecycleNode):
             self._pipeline.backend,
             self._extractor,
             self._answerer,
-            active=self._points is not None,
+            publishers=None if self._points is None else self._points.get_publisher_count(),
             fault=self._fault,
             mismatches=self._qos.sentences(),
         )

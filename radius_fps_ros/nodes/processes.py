@@ -15,13 +15,16 @@ from typing import IO, Any
 
 import rclpy
 from lifecycle_msgs.msg import Transition
-from lifecycle_msgs.srv import ChangeState
+from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from rclpy.task import Future
 
 from ..errors import RadiusFpsError
 from .share import PACKAGE, share_file
+
+ASK_AGAIN = 1.0  # s without an answer after which a node is asked for its state once more
 
 
 class NodeProcessError(RadiusFpsError, RuntimeError):
@@ -69,17 +72,32 @@ def request_transition(node: Node, node_name: str, transition: int, check: Calla
     ``node`` must be spinning in another thread. ``check`` is called repeatedly with words for what is still missing,
     and raises to give up.
     """
-    client = node.create_client(ChangeState, f"{node_name}/change_state")
+    # A node answers a client that it does not know yet into the void. Endpoints become known in the order in which they
+    # were made, so whoever gets an answer from `state`, which can be asked again and again, will get one from `change`.
+    change = node.create_client(ChangeState, f"{node_name}/change_state")
+    state = node.create_client(GetState, f"{node_name}/get_state")
     try:
-        while not client.wait_for_service(timeout_sec=0.2):
-            check("did not offer its life cycle")
-        future = client.call_async(ChangeState.Request(transition=Transition(id=transition)))
-        while not future.done():
+        for client in (change, state):
+            while not client.wait_for_service(timeout_sec=0.2):
+                check("did not offer its life cycle")
+        known = False
+        while not known:
+            check("did not tell its state")
+            known = _wait(state.call_async(GetState.Request()), ASK_AGAIN)
+        future = change.call_async(ChangeState.Request(transition=Transition(id=transition)))
+        while not _wait(future, 0.1):
             check(f"did not finish transition {transition}")
-            time.sleep(0.01)
         return bool(future.result().success)
     finally:
-        node.destroy_client(client)
+        node.destroy_client(change)
+        node.destroy_client(state)
+
+
+def _wait(future: Future, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not future.done() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return bool(future.done())
 
 
 class NodeProcess:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -38,11 +39,12 @@ class QosWatch:
             incompatible_qos=lambda event: self._notice(SUBSCRIBER_FIXES, OTHER_SUBSCRIBER, name, event)
         )
 
-    def subscription_events(self, topic: str) -> SubscriptionEventCallbacks:
-        """Callbacks for a subscription of ``topic``."""
+    def subscription_events(self, topic: str, matched: Callable[[], None]) -> SubscriptionEventCallbacks:
+        """Callbacks for a subscription of ``topic``; ``matched`` is called when a publisher comes or goes."""
         name = self._node.resolve_topic_name(topic)
         return SubscriptionEventCallbacks(
-            incompatible_qos=lambda event: self._notice(PUBLISHER_FIXES, OTHER_PUBLISHER, name, event)
+            incompatible_qos=lambda event: self._notice(PUBLISHER_FIXES, OTHER_PUBLISHER, name, event),
+            matched=lambda event: matched(),
         )
 
     def sentences(self) -> list[str]:
