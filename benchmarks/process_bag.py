@@ -22,10 +22,9 @@ from rosbags.typesys import Stores, get_typestore
 from radius_fps_ros.clouds import Cloud, encode_cloud
 from radius_fps_ros.clouds.bags import POINT_CLOUD, deserialize_cloud, open_bag, serialize_cloud
 from radius_fps_ros.clouds.synthetic import street_scan
-from radius_fps_ros.nodes.share import share_file
+from radius_fps_ros.frame_features import named_config
 from radius_fps_ros.offline import FeatureSettings, Job, process_bag
 from radius_fps_ros.offline.frames import FrameWorker
-from radius_fps_ros.sparse import load_config
 
 STORE = get_typestore(Stores.ROS2_KILTED)
 PLUGINS = {"sqlite3": StoragePlugin.SQLITE3, "mcap": StoragePlugin.MCAP}
@@ -82,7 +81,7 @@ def real_bags():
 
 def measure(bag, storage, features, runs, folder):
     """Clouds a second, runs interleaved; compiling and the report are left out of both."""
-    settings = FeatureSettings(load_config(share_file("config", "backbone_light.yaml"))) if features else None
+    settings = FeatureSettings(named_config("light", "cpu")) if features else None
     job = {"bag": bag, "storage": storage, "features": settings}
     worker = FrameWorker(Job(out=folder / "plain", **job), "cpu", None)
     worker.warm_up()

@@ -11,18 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from .clouds import Cloud
+from .errors import InputError
 from .faults import faults_as_sentences
 from .pipeline import stage
+from .share import share_file
 from .sparse import (
     BackboneConfig,
     SparseTensor,
     VoxelResBackBone8x,
     gather_features,
     input_features,
+    load_config,
     site_centres,
     voxelize,
 )
 
+NETWORKS = ("full", "light")
 FEATURE_LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4", "encoded")
 
 
@@ -130,6 +134,26 @@ class FeatureExtractor:
         import cupy
 
         return tuple(cupy.asarray(array) for array in arrays)
+
+
+def named_config(name: str, backend: str) -> BackboneConfig:
+    """The configuration that users name: ``full``, ``light``, ``auto`` (full with CUDA, light without) or a YAML file.
+
+    Args:
+        name: the name or the file.
+        backend: ``"cpu"`` or ``"cuda"``, which runs the network.
+
+    Raises:
+        InputError: the configuration is not there or cannot be used.
+    """
+    if name == "auto":
+        name = "full" if backend == "cuda" else "light"
+    if name not in NETWORKS:
+        return load_config(Path(name))
+    path = share_file("config", f"backbone_{name}.yaml")
+    if path is None:
+        raise InputError(f"the configuration of the {name} network, backbone_{name}.yaml, is not installed")
+    return load_config(path)
 
 
 def feature_records(xyz: npt.NDArray[Any], features: npt.NDArray[Any]) -> npt.NDArray[np.void]:

@@ -9,16 +9,15 @@ import click
 import numpy as np
 
 from ..clouds import Cloud, read_cloud, write_cloud
+from ..device import select_backend
 from ..errors import InputError
-from ..frame_features import FEATURE_LEVELS
+from ..frame_features import FEATURE_LEVELS, named_config
 from ..sparse import (
-    BackboneConfig,
     FeatureMaps,
     VoxelResBackBone8x,
     draw_sites,
     gather_features,
     input_features,
-    load_config,
     site_centres,
     summary,
     voxelize_for,
@@ -30,7 +29,7 @@ from ..sparse import (
 )
 @click.argument("cloud", type=click.Path(path_type=Path))
 @click.option("--weights", type=click.Path(path_type=Path), help="Checkpoint (.pth or .safetensors); without: random.")
-@click.option("--config", type=click.Path(path_type=Path), help="YAML file; without: the published full network.")
+@click.option("--config", default="full", show_default=True, help="Network: full, light, or a YAML file.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write the features; see above.")
 @click.option(
     "--level", "levels", multiple=True, type=click.Choice(FEATURE_LEVELS), default=("x_conv4",), show_default=True,
@@ -43,7 +42,7 @@ from ..sparse import (
 def command(
     cloud: Path,
     weights: Path | None,
-    config: Path | None,
+    config: str,
     output: Path | None,
     levels: tuple[str, ...],
     picture: Path | None,
@@ -59,7 +58,7 @@ def command(
     """
     if output is not None and output.suffix.lower() not in (".npz", ".pcd", ".npy", ".ply", ".xyz"):
         raise InputError(f"{output} has the suffix {output.suffix!r}; allowed are .npz, .pcd, .npy, .ply and .xyz")
-    settings = load_config(config) if config else BackboneConfig()
+    settings = named_config(config, select_backend(backend).name)
     points = read_cloud(cloud)
     net = VoxelResBackBone8x.from_config(settings, weights=weights, seed=seed, dtype=dtype, backend=backend)
     tensor = voxelize_for(settings, points.xyz, input_features(points.records, settings.fields), backend=net.backend)

@@ -15,14 +15,12 @@ from rich.text import Text
 
 from ..device import select_backend
 from ..errors import InputError
-from ..frame_features import FEATURE_LEVELS
-from ..nodes.share import share_file  # no ROS in there
+from ..frame_features import FEATURE_LEVELS, named_config
 from ..offline import FeatureSettings, Job, Outcome, process_bag
 from ..offline.partial_bag import partial_folder
 from ..offline.settings import COPY_ALL, COPY_NONE, STORAGES
 from ..pipeline import PipelineSettings
 from ..sampling.engine import METHODS
-from ..sparse import load_config
 from . import INTERRUPTED
 
 RANGE = click.FloatRange(0.0, 1e6)
@@ -131,7 +129,7 @@ def command(
         copy=copy,
         storage=storage,
         pipeline=_pipeline_settings(n_samples, range_min, range_max, roi_min, roi_max),
-        features=_feature_settings(config, backend, weights, seed, dtype, levels) if features else None,
+        features=_feature_settings(config or "auto", backend, weights, seed, dtype, levels) if features else None,
         backend=backend,
         method=method,
         threads=threads,
@@ -165,17 +163,10 @@ def _pipeline_settings(
 
 
 def _feature_settings(
-    config: str | None, backend: str, weights: Path | None, seed: int, dtype: str, levels: tuple[str, ...]
+    config: str, backend: str, weights: Path | None, seed: int, dtype: str, levels: tuple[str, ...]
 ) -> FeatureSettings:
-    if config is None:
-        config = "full" if select_backend(backend).name == "cuda" else "light"
-    path: Path | None = Path(config)
-    if config in ("full", "light"):
-        path = share_file("config", f"backbone_{config}.yaml")
-        if path is None:
-            raise InputError(f"--config {config}: backbone_{config}.yaml is not installed")
-    assert path is not None
-    return FeatureSettings(load_config(path), weights, seed, dtype, levels or ("x_conv4",))
+    network = named_config(config, select_backend(backend).name)
+    return FeatureSettings(network, weights, seed, dtype, levels or ("x_conv4",))
 
 
 def _print(outcome: Outcome, output: Path) -> None:

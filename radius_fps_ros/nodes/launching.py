@@ -18,8 +18,8 @@ from launch_ros.actions import LifecycleNode, Node
 from lifecycle_msgs.msg import Transition
 
 from ..errors import RadiusFpsError
+from ..share import share_file
 from .processes import NodeProcessError, request_transition, spinning_node
-from .share import share_file
 from .shared_memory import remove_ownerless_segments
 
 PLAYERS = ("auto", "rosbag2", "radius_fps")

@@ -7,12 +7,10 @@ from pathlib import Path
 from ..budget import MEASURES, BudgetSettings
 from ..device.backend import BACKENDS
 from ..errors import InputError
-from ..frame_features import FEATURE_LEVELS, FeatureExtractor
+from ..frame_features import FEATURE_LEVELS, FeatureExtractor, named_config
 from ..pipeline import PipelineSettings
 from ..sampling.engine import METHODS
-from ..sparse import load_config
 from .parameters import ParameterSpec, Values
-from .share import share_file
 
 SPECS = (
     ParameterSpec(
@@ -139,17 +137,8 @@ def make_extractor(values: Values, backend: str) -> FeatureExtractor | None:
     """
     if values["features"] == "off" or (values["features"] == "auto" and backend != "cuda"):
         return None
-    config = values["backbone_config"]
-    if config == "auto":
-        config = "full" if backend == "cuda" else "light"
-    if config in ("full", "light"):
-        path = share_file("config", f"backbone_{config}.yaml")
-        if path is None:
-            raise InputError(f"backbone_config={config}: backbone_{config}.yaml is not installed")
-    else:
-        path = Path(config)
     return FeatureExtractor(
-        load_config(path),
+        named_config(values["backbone_config"], backend),
         weights=Path(values["weights"]) if values["weights"] else None,
         seed=values["seed"],
         dtype=values["feature_dtype"],

@@ -22,7 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 
 from ..errors import RadiusFpsError
-from .share import PACKAGE, share_file
+from ..share import PACKAGE, share_file
 
 ASK_AGAIN = 1.0  # s without an answer after which a node is asked for its state once more
 

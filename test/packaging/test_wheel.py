@@ -36,7 +36,7 @@ LOOK = f"""
 import importlib, sys
 modules = [importlib.import_module(f"{NAME}.{{name}}") for name in {LIBRARIES}]
 assert "rclpy" not in sys.modules
-from {NAME}.nodes.share import share_file
+from {NAME}.share import share_file
 for found in (*(module.__file__ for module in modules), share_file("config", "fastdds_shm.xml"),
               share_file("launch", "perception.launch.py")):
     assert str(found).startswith(sys.prefix), found
