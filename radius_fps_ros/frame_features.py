@@ -100,10 +100,9 @@ class FeatureExtractor:
     ) -> FrameFeatures:
         milliseconds: dict[str, float] = {}
         with stage(milliseconds, "upload"):
-            used = cloud.records if rows is None else cloud.records[rows]
-            points = cloud.xyz if rows is None else cloud.xyz[rows]
-            xyz = np.ascontiguousarray(cloud.xyz[samples])
-            points, columns, at = self._on_backend(points, input_features(used, self.config.fields), xyz)
+            used = cloud if rows is None else cloud.take(rows)
+            xyz = np.take(cloud.xyz, samples, axis=0)
+            points, columns, at = self._on_backend(used.xyz, input_features(used.records, self.config.fields), xyz)
         with stage(milliseconds, "voxelize"):
             tensor = voxelize(
                 points,

@@ -98,7 +98,7 @@ class FramePipeline:
             cloud = decode_cloud(message)
         with stage(milliseconds, "crop"):
             rows = usable_rows(cloud, settings)
-            points = cloud.xyz if rows is None else cloud.xyz[rows]
+            points = cloud.xyz if rows is None else np.take(cloud.xyz, rows, axis=0)
         with stage(milliseconds, "sample"):
             sampling = self._sampler(points, settings.n_samples)
             indices = sampling.indices if rows is None else rows[sampling.indices]
@@ -123,12 +123,13 @@ def usable_rows(cloud: Cloud, settings: PipelineSettings) -> npt.NDArray[np.int6
     # Comparisons with NaN are false, so rows that are not finite stay out whatever the limits.
     with np.errstate(invalid="ignore", over="ignore"):
         if settings.range_min > 0 or settings.range_max < float("inf"):
-            squared = np.einsum("ij,ij->i", xyz, xyz, dtype=np.float64)
+            # Axis by axis: along a row of three NumPy works many times slower.
+            squared = sum(np.square(axis, dtype=np.float64) for axis in xyz.T)
             usable = usable & (squared >= settings.range_min**2) & (squared <= settings.range_max**2)
-        if settings.roi_min is not None:
-            usable = usable & (xyz >= np.array(settings.roi_min, np.float32)).all(axis=1)
-        if settings.roi_max is not None:
-            usable = usable & (xyz <= np.array(settings.roi_max, np.float32)).all(axis=1)
+        for axis, low in zip(xyz.T, settings.roi_min or (), strict=False):
+            usable = usable & (axis >= np.float32(low))
+        for axis, high in zip(xyz.T, settings.roi_max or (), strict=False):
+            usable = usable & (axis <= np.float32(high))
     used = int(np.count_nonzero(usable))
     if used == 0:
         raise InputError(f"none of the cloud's {finite} finite points lies in the region of interest")

@@ -58,6 +58,25 @@ class Cloud:
     def __len__(self) -> int:
         return len(self.records)
 
+    @property
+    def opaque(self) -> npt.NDArray[np.void]:
+        """(N,) a view of the records as items without fields.
+
+        NumPy copies such items whole. Records it would copy field by field, ten times slower, and leave whatever the
+        memory held before in the padding.
+        """
+        itemsize = self.records.itemsize
+        return self.records.view(f"V{itemsize}") if itemsize else self.records
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Cloud:
+        """A copy of the points at ``rows`` (M,), in that order.
+
+        Raises:
+            IndexError: a row lies outside the cloud.
+        """
+        records = np.take(self.opaque, rows).view(self.records.dtype)
+        return Cloud(records, np.take(self.xyz, rows, axis=0), self.layout, self.fields)
+
     @cached_property
     def finite(self) -> npt.NDArray[np.bool_]:
         """(N,) whether x, y and z are all finite. A message's ``is_dense`` promises that; drivers break the promise."""

@@ -50,19 +50,12 @@ def encode_subset(cloud: Cloud, indices: npt.NDArray[np.integer]) -> CloudData:
         InputError: the cloud did not come from a message and its records hold a type that PointCloud2 cannot.
         IndexError: an index lies outside the cloud.
     """
-    return _pack(_opaque(cloud).take(indices), bool(np.isfinite(cloud.xyz[indices]).all()), cloud)
+    return _pack(cloud.opaque.take(indices), bool(np.isfinite(cloud.xyz[indices]).all()), cloud)
 
 
 def encode_cloud(cloud: Cloud) -> CloudData:
     """Encode all points in the cloud's own layout, as one row; see `encode_subset`."""
-    return _pack(np.ascontiguousarray(_opaque(cloud)), bool(cloud.finite.all()), cloud)
-
-
-def _opaque(cloud: Cloud) -> npt.NDArray[np.void]:
-    # As items without fields NumPy copies whole points; as records it would copy field by field, slower, and leave
-    # whatever the memory held before in the padding.
-    itemsize = cloud.records.itemsize
-    return cloud.records.view(f"V{itemsize}") if itemsize else cloud.records
+    return _pack(np.ascontiguousarray(cloud.opaque), bool(cloud.finite.all()), cloud)
 
 
 def _pack(points: npt.NDArray[np.void], is_dense: bool, cloud: Cloud) -> CloudData:
