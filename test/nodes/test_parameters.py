@@ -81,3 +81,15 @@ def test_a_set_is_changed_as_a_whole(ros_node):
     assert ros_node.set_parameters_atomically([Parameter("count", value=7), Parameter("length", value=2)]).successful
     assert parameters.values == {"count": 7, "length": 2.0}
     assert before == {"count": 5, "length": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("specs", "heading"),
+    [(SPECS, "### Parameters"), (hausdorff_parameters.SPECS, "## Certified Hausdorff distances")],
+)
+def test_the_readme_lists_every_parameter_and_whether_it_may_change(pytestconfig, specs, heading):
+    text = (pytestconfig.rootpath / "README.md").read_text().split(heading)[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+    listed = {name: row for row in rows if len(row) == 4 for name in row[0].replace("`", "").split(", ")}
+    assert set(listed) == {spec.name for spec in specs}
+    assert {name: row[2] for name, row in listed.items()} == {s.name: "no" if s.read_only else "yes" for s in specs}
