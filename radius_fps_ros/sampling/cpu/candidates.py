@@ -90,14 +90,13 @@ def update_candidates(candidates, run_keys, runs, x, y, z):
 def _higher_threshold(blocks, rows, headers, found, scratch):
     """A rank that at most `MOST_CANDIDATES`, but not few, of the points found exceed: by bisection."""
     n = 0
-    high = np.int64(0)
+    low, high = ranked(NO_ROW, 0), np.int64(0)
     for group in range(headers.shape[0] // HEADER):
         for i in range(headers[group * HEADER + FOUND]):
             place = np.uintp(found[group * GROUP * VOXEL + i])
             scratch[n] = ranked(blocks[block_of(place) + np.uintp(3 * VOXEL)], rows[place])
-            high = max(high, scratch[n])
+            low, high = min(low, scratch[n] - 1), max(high, scratch[n])
             n += 1
-    low = np.int64(0)
     while True:
         middle = low + (high - low) // 2
         above = 0

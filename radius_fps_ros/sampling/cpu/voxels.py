@@ -30,7 +30,11 @@ def _ordered(bits: int) -> int:
 
 @njit
 def gather_voxels(xyz, keyed, n, blocks, rows, boxes, headers, begin, end):
-    """Lay out groups ``begin`` to ``end``. Places past the last point get its coordinates and a key of 0."""
+    """Lay out groups ``begin`` to ``end``. Places past the last point get its coordinates and a key of 0.
+
+    A point that equals the one before it in its voxel gets a key of 0 too: the order of cells is stable, so the other
+    has the smaller row and is sampled first, this one never. One sample would spend thousands of such candidates.
+    """
     for group in range(begin, end):
         header = np.uintp(group * HEADER)
         for axis in range(3):
@@ -52,6 +56,13 @@ def gather_voxels(xyz, keyed, n, blocks, rows, boxes, headers, begin, end):
                 blocks[i + np.uintp(2 * VOXEL)] = as_bits(xyz[np.uintp(3) * row + np.uintp(2)])
                 blocks[i + np.uintp(3 * VOXEL)] = INFINITE if real else 0
                 rows[place] = np.int32(row) if real else NO_ROW
+            for lane in range(1, VOXEL):
+                i = base + np.uintp(lane)
+                new = np.int32(0)
+                for axis in range(3):
+                    j = i + np.uintp(axis * VOXEL)
+                    new |= blocks[j] ^ blocks[j - np.uintp(1)]
+                blocks[i + np.uintp(3 * VOXEL)] = blocks[i + np.uintp(3 * VOXEL)] if new != 0 else 0
             box = np.uintp(group * GROUP_STRIDE + v)
             for axis in range(3):
                 low = np.int32(0x7FFFFFFF)
