@@ -1,6 +1,11 @@
 """Every CPU method against the reference, bit for bit."""
 
+import functools
+import subprocess
+import sys
 import threading
+import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -90,6 +95,70 @@ def test_helpers_that_never_begin_are_not_waited_for():
     assert all(future.result() for future in blocked)
 
 
+def test_chunks_that_nobody_begins_are_done_by_the_caller():
+    release = threading.Event()
+    blocked = parallel.submit(1, release.wait)
+    hits = np.zeros(10, np.int64)
+
+    def kernel(k, begin, end):
+        hits[begin:end] += k + 1
+
+    try:
+        parallel.run_chunks(kernel, parallel.split(10, 2))
+        assert hits.tolist() == [1] * 5 + [2] * 5
+    finally:
+        release.set()
+    assert blocked.result()
+
+
+def test_a_cancelled_job_keeps_no_array_in_the_queue():
+    release = threading.Event()
+    blocked = parallel.submit(1, release.wait)
+    array = np.zeros(3)
+    alive = weakref.ref(array)
+    waiting = parallel.submit(1, np.sum, array)
+    try:
+        assert waiting.cancel()
+        del array
+        assert alive() is None
+    finally:
+        release.set()
+    assert blocked.result()
+
+
+def test_without_a_further_thread_one_does_the_work(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    points = lidar_like(np.random.default_rng(10), 210_000)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.MonkeyPatch.context() as fresh:
+        fresh.setattr(parallel, "_pool", functools.cache(ThreadPoolExecutor))
+        assert_matches_reference(Sampler(backend="cpu", method="lookahead", threads=2), points, 50, 0)
+
+
+def test_sampling_while_the_interpreter_ends():
+    code = """
+import atexit, threading
+import numpy as np
+from radius_fps_ros.sampling import Sampler
+
+points = np.random.default_rng(0).random((210_000, 3)).astype(np.float32)
+sampler = Sampler(backend="cpu", method="lookahead", threads=2)
+expected = sampler(points, 50).indices
+main_thread = threading.main_thread()
+
+def sample():
+    main_thread.join()
+    print((sampler(points, 50).indices == expected).all())
+
+threading.Thread(target=sample).start()
+atexit.register(lambda: print((sampler(points, 50).indices == expected).all()))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert (result.stdout.split(), result.stderr, result.returncode) == (["True", "True"], "", 0)
+
+
 def test_samplers_in_several_python_threads_share_the_helpers():
     clouds = [lidar_like(np.random.default_rng(seed), 50_000) for seed in range(4)]
     expected = [Sampler(backend="cpu", threads=1)(points, 800).indices for points in clouds]
@@ -117,6 +186,35 @@ def test_a_helper_that_fails_is_heard():
 
     with pytest.raises(ValueError, match="helper"):
         run_team(lead, help_lead, 2)
+
+
+def test_helpers_end_when_the_call_is_interrupted_before_the_run_begins(monkeypatch):
+    submitted = []
+
+    def submit(*args):
+        if submitted:
+            raise KeyboardInterrupt
+        submitted.append(parallel.submit(*args))
+        return submitted[0]
+
+    def help_lead(team, k):
+        while team[0] == 0:
+            time.sleep(0.001)
+
+    monkeypatch.setattr("radius_fps_ros.sampling.cpu.team.submit", submit)
+    with pytest.raises(KeyboardInterrupt):
+        run_team(lambda team: None, help_lead, 3)
+    if not submitted[0].cancelled():
+        submitted[0].result(60)
+
+
+def test_masses_of_duplicates_are_spent_by_few_rounds():
+    """A hundred places with two thousand points each, in order of rows: the best candidates would all be one place."""
+    places = np.stack(np.meshgrid(np.arange(5), np.arange(5), np.arange(4)), axis=-1).reshape(-1, 3)
+    points = np.repeat(places, 2000, axis=0).astype(np.float32)
+    sampler = Sampler(backend="cpu", method="lookahead", threads=1)
+    assert_matches_reference(sampler, points, 150, 777)
+    assert sampler(points, 150, start=777).stats.rounds < 40
 
 
 def test_a_million_points():
@@ -157,13 +255,13 @@ def test_no_cloud_makes_a_warmed_up_sampler_compile_again():
     cached = [kernel for kernel in kernels if kernel.targetoptions.get("nogil")]
     assert len(cached) >= 9
     for method in ("brute", "radius", "lookahead"):
-        Sampler(backend="cpu", method=method).warm_up()
+        Sampler(backend="cpu", method=method, threads=2).warm_up()
     before = {kernel.py_func.__qualname__: kernel.signatures for kernel in cached}
-    scan = lidar_like(np.random.default_rng(8), 20_000)
+    scan = lidar_like(np.random.default_rng(8), 40_000)
     read_only = np.frombuffer(scan.tobytes(), np.float32).reshape(-1, 3)
     unaligned = np.frombuffer(b"x" + scan.tobytes(), np.float32, offset=1).reshape(-1, 3)
     for method in ("brute", "radius", "lookahead"):
-        sampler = Sampler(backend="cpu", method=method)
+        sampler = Sampler(backend="cpu", method=method, threads=2)
         for points in (scan, read_only, unaligned, scan[::2], scan.astype(np.float64), scan.astype(">f4")):
             sampler(points, np.int32(40), start=np.int16(3))
     assert {kernel.py_func.__qualname__: kernel.signatures for kernel in cached} == before

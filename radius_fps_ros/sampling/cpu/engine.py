@@ -7,7 +7,7 @@ import numpy as np
 from ...device import usable_cores
 from ..engine import RawSample
 from .brute import sample_brute
-from .lookahead import sample_lookahead
+from .lookahead import POINTS_PER_THREAD, sample_lookahead
 from .radius import sample_radius
 from .workspace import Workspace
 
@@ -34,8 +34,9 @@ class CpuEngine:
 
     def warm_up(self) -> None:
         """Compile, or load from Numba's cache on disk, every kernel that `run` may need."""
+        points = np.resize(np.eye(3, dtype=np.float32), (2 * POINTS_PER_THREAD, 3))  # enough for two threads
         for method in ("brute", "lookahead") if self._method == "auto" else (self._method,):
-            self._sample(method, np.eye(3, dtype=np.float32), 3, 0)
+            self._sample(method, points, 3, 0)
 
     def _sample(self, method: str, points: np.ndarray, n_samples: int, start: int) -> RawSample:
         points = points.view()

@@ -6,11 +6,12 @@ each costs seconds to compile.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 POINTS_PER_THREAD = 100_000
@@ -32,8 +33,25 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def submit(workers: int, call: Callable[..., Any], *args: Any) -> Future[Any]:
-    """``call(*args)`` on one of ``workers`` threads kept for the next time."""
-    return _pool(workers).submit(call, *args)
+    """``call(*args)`` on one of ``workers`` threads kept for the next time.
+
+    Cancel it before waiting for it: it never begins while the threads are taken by longer work, when the system gives
+    no thread, or when the interpreter is about to end.
+    """
+    future: Future[Any] = Future()
+    job: list[Callable[[], Any]] = [functools.partial(call, *args)]
+    future.add_done_callback(lambda _: job.clear())  # a cancelled job may stay queued for long: not with its arrays
+    with contextlib.suppress(RuntimeError):  # no thread can be started
+        _pool(workers).submit(_run, future, job)
+    return future
+
+
+def _run(future: Future[Any], job: list[Callable[[], Any]]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(job[0]())
+        except BaseException as error:  # raised again where the result is asked for
+            future.set_exception(error)
 
 
 def split(n: int, parts: int) -> list[tuple[int, int]]:
@@ -43,11 +61,17 @@ def split(n: int, parts: int) -> list[tuple[int, int]]:
 
 
 def run_chunks(kernel: Callable[..., Any], chunks: list[tuple[int, int]], *args: Any) -> None:
-    """Call ``kernel(*args, k, begin, end)`` for every chunk k, each on its own thread; returns when all are done."""
-    if len(chunks) == 1:
+    """Call ``kernel(*args, k, begin, end)`` for every chunk k, on several threads; returns when all are done."""
+    others: list[Future[Any]] = []
+    try:
+        for k, chunk in enumerate(chunks[1:], 1):
+            others.append(submit(len(chunks) - 1, kernel, *args, k, *chunk))
         kernel(*args, 0, *chunks[0])
-        return
-    others = [submit(len(chunks) - 1, kernel, *args, k, *chunk) for k, chunk in enumerate(chunks) if k > 0]
-    kernel(*args, 0, *chunks[0])
-    for other in others:
-        other.result()
+        for k, other in enumerate(others, 1):
+            if other.cancel():  # nobody has begun it
+                kernel(*args, k, *chunks[k])
+    finally:  # nothing may still write when an exception, an interruption too, lets the caller use the arrays again
+        begun = [other for other in others if not other.cancel()]
+        wait(begun)
+    for other in begun:
+        other.result()  # raises what it raised

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -46,15 +47,26 @@ def run_team(lead: Callable[..., Any], help_lead: Callable[..., None], threads: 
     ``help_lead`` may touch ``args`` only within chunks: a helper that the system has put aside is not waited for, and
     sees the end later.
     """
+    if threads > 1 and not getattr(help_lead, "signatures", True):
+        _compile_helper(help_lead, *args)
     team = new_team(threads)
-    helpers = [submit(threads - 1, help_lead, team, k, *args) for k in range(1, threads)]
-    try:
+    helpers: list[Future[Any]] = []
+    try:  # whatever happens from here on, an interruption too, the helpers must see the end
+        for k in range(1, threads):
+            helpers.append(submit(threads - 1, help_lead, team, k, *args))
         return lead(team, *args)
     finally:
         team[STOP] = 1
         for helper in helpers:
             if not helper.cancel() and helper.done():
                 helper.result()  # raises what it raised
+
+
+def _compile_helper(help_lead: Callable[..., None], *args: Any) -> None:
+    """Call ``help_lead`` for a run that is over: a helper would compile beside the run, and for longer."""
+    team = new_team(1)
+    team[STOP] = 1
+    help_lead(team, 0, *args)
 
 
 @njit
