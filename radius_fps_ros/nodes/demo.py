@@ -100,7 +100,7 @@ def run_stream(console: Console, node: NodeProcess, make_frames: Callable[[], li
         frames = make_frames()
         node.bring_up(ros, PERCEPTION)
         if not monitor.wait_until_connected():
-            raise RadiusFpsError("the node did not connect to the demo's topics within 10 s")
+            raise RadiusFpsError("the node did not connect to the demo's topics within 60 s")
         player = threading.Thread(target=play, args=(frames, monitor.publish), daemon=True)
         player.start()
         with Live(live_table([]), console=console, refresh_per_second=5) as live:

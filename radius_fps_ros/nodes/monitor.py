@@ -81,13 +81,14 @@ class StreamMonitor:
         self._listening = threading.Event()
         self._diagnostics = node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, qos)
 
-    def wait_until_connected(self, timeout: float = 10.0) -> bool:
+    def wait_until_connected(self, timeout: float = 60.0) -> bool:
         """Wait until the node receives what is published and its answers are received; False when that takes longer.
 
         That this side knows the node is not enough: what is sent before the node knows this side is lost, and only the
         node can say that it does.
         """
         deadline = time.monotonic() + timeout
+        self._listening.clear()  # what the node said before its latest activation does not count
         while time.monotonic() < deadline:
             known = self._publisher.get_subscription_count() and all(s.get_publisher_count() for s in self._answers)
             if known and self._listening.wait(0.02):

@@ -136,7 +136,7 @@ class NodeProcess:
         if self.process.poll() is None:
             self.stop()
 
-    def stop(self, timeout: float = 10.0) -> int:
+    def stop(self, timeout: float = 30.0) -> int:
         """Send SIGINT and return the exit code; kill the process when it has not ended after ``timeout`` [s]."""
         self.process.send_signal(signal.SIGINT)
         try:
