@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed")
 
 import rclpy
-from rclpy.executors import MultiThreadedExecutor
+from rclpy.executors import SingleThreadedExecutor
 
 from radius_fps_ros.nodes.processes import use_large_cloud_transport
 
@@ -23,10 +23,10 @@ def ros_environment():
 
 @pytest.fixture(scope="module")
 def ros_node(ros_environment):
-    """A node of the test's own, spinning in a thread."""
+    """A node of the test's own, spinning in a thread; what it has made is destroyed by `scenarios.in_executor`."""
     rclpy.init()
     node = rclpy.create_node("observer")
-    executor = MultiThreadedExecutor(2)
+    executor = SingleThreadedExecutor()
     executor.add_node(node)
     spinner = threading.Thread(target=executor.spin, daemon=True)
     spinner.start()

@@ -14,7 +14,7 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from radius_fps_interfaces.msg import FrameStats
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
-from rcl_interfaces.srv import SetParametersAtomically
+from rcl_interfaces.srv import ListParameters, SetParametersAtomically
 from rclpy.serialization import deserialize_message, serialize_message
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
@@ -60,7 +60,10 @@ def random_points(count, seed=0):
     return np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)
 
 
-def wait_until(condition, timeout=20.0):
+PATIENCE = 60.0  # s, for what takes milliseconds on an idle machine
+
+
+def wait_until(condition, timeout=PATIENCE):
     """Poll until ``condition()`` holds; fail after ``timeout`` [s]."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -68,7 +71,18 @@ def wait_until(condition, timeout=20.0):
         time.sleep(0.005)
 
 
-def exchange(monitor, messages, timeout=20.0):
+def in_executor(executor, call, *args):
+    """``call(*args)`` in the thread of a single-threaded executor, between its callbacks.
+
+    rclpy's executor ends with an error when another thread destroys a publisher, a subscription, an action client or a
+    node that it is about to wait for; clients of services it bears.
+    """
+    task = executor.create_task(call, *args)
+    wait_until(task.done)
+    return task.result()
+
+
+def exchange(monitor, messages, timeout=PATIENCE):
     """Publish messages one at a time, each after the answer to the one before; returns the exchanges."""
     first = len(monitor.exchanges)
     for message in messages:
@@ -115,10 +129,39 @@ def malformed_clouds():
     }
 
 
+def wait_until_known(node, server):
+    """Wait until the node ``server`` (fully qualified) knows all clients that ``node`` has made.
+
+    A service answers a client that it does not know yet into the void. Endpoints become known in the order in which
+    they were made, so one that is made last, and may be asked again and again, tells of all before it.
+    """
+    client = node.create_client(ListParameters, f"{server}/list_parameters")
+    assert client.wait_for_service(timeout_sec=PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    answered = False
+    while not answered:
+        assert time.monotonic() < deadline, f"{server} does not answer"
+        future = client.call_async(ListParameters.Request())
+        ask_again = time.monotonic() + 1.0
+        while not future.done() and time.monotonic() < ask_again:
+            time.sleep(0.005)
+        answered = future.done()
+    node.destroy_client(client)
+
+
+def ask(node, server, kind, service, request):
+    """The answer of a service of the node ``server``, asked once."""
+    client = node.create_client(kind, f"{server}/{service}")
+    assert client.wait_for_service(timeout_sec=PATIENCE)
+    wait_until_known(node, server)
+    future = client.call_async(request)
+    wait_until(future.done)
+    node.destroy_client(client)
+    return future.result()
+
+
 def set_parameters(node, perception, **values):
     """Set parameters of the running node atomically; returns (successful, reason)."""
-    client = node.create_client(SetParametersAtomically, f"{perception}/set_parameters_atomically")
-    assert client.wait_for_service(timeout_sec=10)
     kinds = {
         bool: (ParameterType.PARAMETER_BOOL, "bool_value"),
         int: (ParameterType.PARAMETER_INTEGER, "integer_value"),
@@ -130,13 +173,11 @@ def set_parameters(node, perception, **values):
     for name, value in values.items():
         kind, member = kinds[type(value)]
         request.parameters.append(Parameter(name=name, value=ParameterValue(type=kind, **{member: value})))
-    future = client.call_async(request)
-    wait_until(future.done)
-    node.destroy_client(client)
-    return future.result().result.successful, future.result().result.reason
+    result = ask(node, perception, SetParametersAtomically, "set_parameters_atomically", request).result
+    return result.successful, result.reason
 
 
-def next_diagnostics(node, perception, timeout=10.0):
+def next_diagnostics(node, perception, timeout=PATIENCE):
     """The next diagnostic status of the node: (status, its values by key)."""
     seen = []
     subscription = node.create_subscription(DiagnosticArray, "/diagnostics", seen.append, 10)
@@ -149,7 +190,7 @@ def next_diagnostics(node, perception, timeout=10.0):
                         return status, {pair.key: pair.value for pair in status.values}
             time.sleep(0.02)
     finally:
-        node.destroy_subscription(subscription)
+        in_executor(node.executor, node.destroy_subscription, subscription)
     raise AssertionError("no diagnostics came")
 
 
@@ -162,7 +203,7 @@ def monitors_of_two_sides(executor):
     topics = {"left": "/left/points", "right": "/right/lidar/points"}
     yield [StreamMonitor(observer, f"/{side}/radius_fps_perception", topic=topic) for side, topic in topics.items()]
     executor.remove_node(observer)
-    observer.destroy_node()
+    in_executor(executor, observer.destroy_node)
 
 
 def check_side_by_side(monitors, n_samples):
@@ -210,8 +251,11 @@ node = rclpy.create_node("asker")
 client = node.create_client(CertifyHausdorff, sys.argv[1])
 assert client.wait_for_service(timeout_sec=60)
 a, b = json.load(sys.stdin)
-future = client.call_async(CertifyHausdorff.Request(mesh_a=mesh(*a), mesh_b=mesh(*b), tolerance=1e-6))
-rclpy.spin_until_future_complete(node, future, timeout_sec=60)
+while True:  # an answer to a client that the node does not know yet is lost
+    future = client.call_async(CertifyHausdorff.Request(mesh_a=mesh(*a), mesh_b=mesh(*b), tolerance=1e-6))
+    rclpy.spin_until_future_complete(node, future, timeout_sec=10)
+    if future.done():
+        break
 answer = future.result()
 print(json.dumps([answer.status, answer.lower, answer.upper, answer.message]))
 """
@@ -251,7 +295,7 @@ def check_clouds_of_a_replay(node, perception, clouds, timeout=120.0):
     subscription = node.create_subscription(PointCloud2, f"{perception}/sampled", seen.append, 10)
     stamps = lambda messages: {message.header.stamp.sec for message in list(messages)}  # noqa: E731
     wait_until(lambda: stamps(seen) >= stamps(clouds), timeout)
-    node.destroy_subscription(subscription)
+    in_executor(node.executor, node.destroy_subscription, subscription)
     known = {bytes(record) for cloud in clouds for record in decode_cloud(cloud).records.view("V16")}
     assert stamps(seen) == stamps(clouds)
     assert all({bytes(record) for record in decode_cloud(message).records.view("V16")} <= known for message in seen)

@@ -7,7 +7,16 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from radius_fps_interfaces.msg import FrameStats
 from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
-from scenarios import check_answers, exchange, next_diagnostics, random_points, set_parameters, wait_until, xyzi_cloud
+from scenarios import (
+    check_answers,
+    exchange,
+    in_executor,
+    next_diagnostics,
+    random_points,
+    set_parameters,
+    wait_until,
+    xyzi_cloud,
+)
 
 from radius_fps_ros.nodes.monitor import StreamMonitor
 from radius_fps_ros.nodes.processes import NodeProcess
@@ -184,4 +193,4 @@ def test_a_simulated_clock_that_jumps_back(running, ros_node):
     _, values = next_diagnostics(ros_node, NAME)
     assert float(values["rate_hz"]) > 0
     assert 0 < float(values["latency_ms_p50"]) <= float(values["latency_ms_p99"])
-    ros_node.destroy_publisher(publisher)
+    in_executor(ros_node.executor, ros_node.destroy_publisher, publisher)

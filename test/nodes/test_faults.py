@@ -13,6 +13,7 @@ from rclpy.serialization import serialize_message
 from scenarios import (
     check_answers,
     exchange,
+    in_executor,
     malformed_clouds,
     next_diagnostics,
     random_points,
@@ -48,13 +49,19 @@ def running(ros_node, tmp_path_factory):
 
 
 @pytest.fixture
-def stats(ros_node):
+def stats(running, ros_node):
     """The statistics that arrive during a test, in order."""
     received = []
     subscription = ros_node.create_subscription(FrameStats, f"{NAME}/stats", received.append, QoSProfile(depth=100))
-    wait_until(lambda: subscription.get_publisher_count() == 1)
+    monitor, _ = running
+
+    def comes():  # not before the node knows this subscription
+        exchange(monitor, [xyzi_cloud(random_points(100))])
+        return received
+
+    wait_until(comes)
     yield received
-    ros_node.destroy_subscription(subscription)
+    in_executor(ros_node.executor, ros_node.destroy_subscription, subscription)
 
 
 def child(program):
@@ -101,7 +108,7 @@ def test_every_frame_of_a_burst_is_answered_or_counted(running, stats, ros_node)
     last = stats[-1]
     assert last.status != FrameStats.REFUSED
     assert (last.frame - before.frame) + (last.frames_dropped - before.frames_dropped) == 50
-    ros_node.destroy_publisher(publisher)
+    in_executor(ros_node.executor, ros_node.destroy_publisher, publisher)
 
 
 def test_a_million_points_between_hundreds(running):
@@ -163,7 +170,7 @@ def test_an_unreliable_publisher_is_told_of_with_the_fix(running, ros_node):
         qos = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
         publisher = ros_node.create_publisher(PointCloud2, "/faults/points", qos)
         mismatch(ros_node, words, True)
-        ros_node.destroy_publisher(publisher)
+        in_executor(ros_node.executor, ros_node.destroy_publisher, publisher)
         mismatch(ros_node, words, False)
     assert log.read_text().count(words) == 1
     check_answers(exchange(monitor, [xyzi_cloud(random_points(100))]), N_SAMPLES)
@@ -175,7 +182,7 @@ def test_a_subscriber_that_asks_for_too_much_is_told_of_with_the_fix(running, ro
     qos = QoSProfile(depth=5, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     subscription = ros_node.create_subscription(PointCloud2, f"{NAME}/sampled", lambda message: None, qos)
     mismatch(ros_node, words, True)
-    ros_node.destroy_subscription(subscription)
+    in_executor(ros_node.executor, ros_node.destroy_subscription, subscription)
     mismatch(ros_node, words, False)
     assert log.read_text().count(words) == 1
     check_answers(exchange(monitor, [xyzi_cloud(random_points(100))]), N_SAMPLES)

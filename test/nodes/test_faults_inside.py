@@ -11,7 +11,17 @@ from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from radius_fps_interfaces.msg import FrameStats
 from rclpy.serialization import serialize_message
-from scenarios import check_answers, exchange, next_diagnostics, random_points, wait_until, xyzi_cloud
+from scenarios import (
+    PATIENCE,
+    ask,
+    check_answers,
+    exchange,
+    next_diagnostics,
+    random_points,
+    wait_until,
+    wait_until_known,
+    xyzi_cloud,
+)
 
 from radius_fps_ros.nodes.monitor import StreamMonitor
 from radius_fps_ros.nodes.processes import NodeProcess
@@ -44,14 +54,7 @@ def started(ros_node, folder, namespace, program=None, bring_up=True, **paramete
 
 
 def state(ros_node, name):
-    client = ros_node.create_client(GetState, f"{name}/get_state")
-    try:
-        assert client.wait_for_service(timeout_sec=20)
-        future = client.call_async(GetState.Request())
-        wait_until(future.done)
-        return future.result().current_state.id
-    finally:
-        ros_node.destroy_client(client)
+    return ask(ros_node, name, GetState, "get_state", GetState.Request()).current_state.id
 
 
 def shared_memory_of(pid):
@@ -63,12 +66,13 @@ def shared_memory_of(pid):
 
 
 DEVICE_FAILS = """
-import time
+import os
 import radius_fps_ros.nodes.perception_node as node
 from radius_fps_ros.errors import BackendError
 from radius_fps_ros.pipeline import FramePipeline
-node.FAULT_LINGER = 5.0
-process = FramePipeline.process
+node.FAULT_LINGER = 0.1
+end, process = node.PerceptionNode._end, FramePipeline.process
+node.PerceptionNode._end = lambda self: os.path.exists({seen!r}) and end(self)
 def process_or_fail(self, message, settings):
     if message.width == 13:
         raise BackendError("the CUDA device failed while sampling 13 points: injected")
@@ -80,7 +84,8 @@ node.main()
 
 def test_a_device_that_fails_ends_the_node_so_that_it_can_be_started_anew(ros_node, tmp_path):
     sentence = "the CUDA device failed while sampling 13 points: injected"
-    with started(ros_node, tmp_path, "/device", DEVICE_FAILS) as (process, name, monitor, log):
+    seen = tmp_path / "seen"
+    with started(ros_node, tmp_path, "/device", DEVICE_FAILS.format(seen=str(seen))) as (process, name, monitor, log):
         segments = shared_memory_of(process.process.pid)
         assert segments
         check_answers(exchange(monitor, [xyzi_cloud(random_points(20))]), N_SAMPLES)
@@ -91,7 +96,8 @@ def test_a_device_that_fails_ends_the_node_so_that_it_can_be_started_anew(ros_no
         status, _ = next_diagnostics(ros_node, name)
         assert (status.level, status.message) == (DiagnosticStatus.ERROR, sentence)
         assert not process.change_state(ros_node, name, Transition.TRANSITION_ACTIVATE)
-        assert process.process.wait(timeout=30) == 1
+        seen.touch()
+        assert process.process.wait(PATIENCE) == 1
         assert f"{sentence}; the node becomes inactive and ends, to be started anew" in log.read_text()
         assert "Traceback" not in log.read_text()
     assert not any(map(os.path.exists, segments)), "shared memory was left behind"
@@ -157,7 +163,7 @@ def test_an_orderly_end_while_a_frame_is_in_work(ros_node, tmp_path, stop):
                 assert not process.change_state(ros_node, name, transition)
                 assert state(ros_node, name) == State.PRIMARY_STATE_INACTIVE
         process.process.send_signal(stop)
-        assert process.process.wait(timeout=15) == 0, "the frame takes hours"
+        assert process.process.wait(PATIENCE) == 0, "the frame takes hours"
         text = log.read_text()
         assert "a frame still in work after 1 s was abandoned" in text
         assert "Traceback" not in text
@@ -215,11 +221,12 @@ def test_transitions_that_fail_leave_a_node_that_can_be_configured(ros_node, tmp
             assert process.change_state(ros_node, name, transition)
         # Last, the end during a transition that takes long.
         client = ros_node.create_client(ChangeState, f"{name}/change_state")
-        assert client.wait_for_service(timeout_sec=20)
+        assert client.wait_for_service(timeout_sec=PATIENCE)
+        wait_until_known(ros_node, name)
         client.call_async(ChangeState.Request(transition=Transition(id=Transition.TRANSITION_CONFIGURE)))
         wait_until(lambda: "waiting" in log.read_text())
         tracebacks = log.read_text().count("Traceback")
         process.process.send_signal(signal.SIGTERM)
-        assert process.process.wait(timeout=15) == 0
+        assert process.process.wait(PATIENCE) == 0
         assert log.read_text().count("Traceback") == tracebacks
         ros_node.destroy_client(client)

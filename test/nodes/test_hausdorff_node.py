@@ -1,7 +1,5 @@
 """The Hausdorff node as a real process: service, action, limits and bad requests."""
 
-import time
-
 import numpy as np
 import pytest
 from action_msgs.msg import GoalStatus
@@ -10,7 +8,7 @@ from radius_fps_interfaces.action import CertifyHausdorff as CertifyAction
 from radius_fps_interfaces.srv import CertifyHausdorff
 from rclpy.action import ActionClient
 from rclpy.qos import QoSProfile
-from scenarios import set_parameters, wait_until
+from scenarios import PATIENCE, in_executor, set_parameters, wait_until, wait_until_known
 from shape_msgs.msg import Mesh, MeshTriangle
 
 from radius_fps_ros.hausdorff import certify_hausdorff
@@ -66,15 +64,16 @@ def running(ros_node, tmp_path_factory):
         process = NodeProcess("hausdorff_node", namespace="/maps", parameters=parameters, output=log)
         with process:
             client = ros_node.create_client(CertifyHausdorff, f"{NAME}/certify")
-            assert client.wait_for_service(timeout_sec=60)
+            assert client.wait_for_service(timeout_sec=PATIENCE)
+            wait_until_known(ros_node, NAME)
             yield roots, client
             assert process.process.poll() is None, "the node did not stay up"
             assert process.stop() == 0
 
 
-def request(client, timeout=60.0, **members):
+def request(client, **members):
     future = client.call_async(CertifyHausdorff.Request(**members))
-    wait_until(future.done, timeout)
+    wait_until(future.done)
     return future.result()
 
 
@@ -154,7 +153,8 @@ def test_many_clients_at_once_lose_nothing(running, ros_node, clients):
     # Every client's reader gets the answers to all of them, so a burst overruns the default depth of ten.
     qos = QoSProfile(depth=2 * clients)
     callers = [ros_node.create_client(CertifyHausdorff, f"{NAME}/certify", qos_profile=qos) for _ in range(clients)]
-    assert all(caller.wait_for_service(timeout_sec=10) for caller in callers)
+    assert all(caller.wait_for_service(timeout_sec=PATIENCE) for caller in callers)
+    wait_until_known(ros_node, NAME)
     futures = []
     for k, caller in enumerate(callers):
         uris = {"uri_a": uri(roots, "small.off"), "uri_b": uri(roots, "other.off" if k % 2 else "small.off")}
@@ -179,7 +179,8 @@ def test_many_clients_at_once_lose_nothing(running, ros_node, clients):
 def test_the_action_reports_and_cancels_while_short_requests_pass(running, ros_node):
     roots, client = running
     action, seen = ActionClient(ros_node, CertifyAction, f"{NAME}/certify_action"), []
-    assert action.wait_for_server(timeout_sec=10)
+    assert action.wait_for_server(timeout_sec=PATIENCE)
+    wait_until_known(ros_node, NAME)
     goal = CertifyAction.Goal(uri_a=uri(roots, "outer.off"), uri_b=uri(roots, "inner.off"))
     sent = action.send_goal_async(goal, feedback_callback=lambda message: seen.append(message.feedback))
     wait_until(sent.done)
@@ -188,30 +189,27 @@ def test_the_action_reports_and_cancels_while_short_requests_pass(running, ros_n
     result = handle.get_result_async()
     wait_until(lambda: len(seen) >= 3 or result.done(), 60)
     assert not result.done(), "the long request ended too early to be cancelled"
-    begin = time.monotonic()
     short = request(client, uri_a=uri(roots, "small.off"), uri_b=uri(roots, "small.off"))
     assert short.status == Response.CONVERGED
     assert set_parameters(ros_node, NAME, time_limit=50.0)[0]
-    assert not result.done()
-    assert time.monotonic() - begin < 5
+    assert not result.done(), "the short request waited for the long one"
     lowers, uppers = [f.lower for f in seen], [f.upper for f in seen]
     assert lowers == sorted(lowers)
     assert uppers == sorted(uppers, reverse=True)
-    begin = time.monotonic()
     wait_until(handle.cancel_goal_async().done)
     wait_until(result.done)
-    print(f"cancelled after {(time.monotonic() - begin) * 1e3:.0f} ms")
     answer = result.result()
     assert answer.status == GoalStatus.STATUS_CANCELED
     assert answer.result.status == CertifyAction.Result.CANCELLED
     assert lowers[-1] <= answer.result.lower <= answer.result.upper <= uppers[-1]
-    action.destroy()
+    in_executor(ros_node.executor, action.destroy)
 
 
 def test_the_action_finishes_and_refuses(running, ros_node):
     roots, _ = running
     action = ActionClient(ros_node, CertifyAction, f"{NAME}/certify_action")
-    assert action.wait_for_server(timeout_sec=10)
+    assert action.wait_for_server(timeout_sec=PATIENCE)
+    wait_until_known(ros_node, NAME)
     for goal, status, result_status in (
         ({"uri_a": uri(roots, "small.off"), "uri_b": uri(roots, "other.off")}, GoalStatus.STATUS_SUCCEEDED, 0),
         ({"uri_a": uri(roots, "missing.off")}, GoalStatus.STATUS_ABORTED, CertifyAction.Result.INVALID_INPUT),
@@ -221,7 +219,7 @@ def test_the_action_finishes_and_refuses(running, ros_node):
         result = sent.result().get_result_async()
         wait_until(result.done, 60)
         assert (result.result().status, result.result().result.status) == (status, result_status)
-    action.destroy()
+    in_executor(ros_node.executor, action.destroy)
 
 
 def test_a_time_limit_ends_with_a_valid_interval(running):

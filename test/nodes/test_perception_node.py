@@ -9,6 +9,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from radius_fps_interfaces.msg import FrameStats
 from scenarios import (
+    PATIENCE,
     check_answers,
     exchange,
     malformed_clouds,
@@ -237,7 +238,7 @@ def test_an_internal_error_costs_one_frame_and_not_the_node(ros_node, tmp_path):
             (lost,) = exchange(monitor, [xyzi_cloud(random_points(23))])
             check_answers([lost], 5)
             assert lost.stats.message == "no features: the CUDA device failed"
-            assert process.process.wait(timeout=30) == 1
+            assert process.process.wait(PATIENCE) == 1
         text = (tmp_path / "log").read_text()
     assert text.count("Traceback") == 2, "both in the log, and nothing else"
 
@@ -245,7 +246,7 @@ def test_an_internal_error_costs_one_frame_and_not_the_node(ros_node, tmp_path):
 def test_ros_arguments_that_cannot_be_used_are_one_sentence(ros_environment, tmp_path):
     with (tmp_path / "log").open("w+") as log:
         with NodeProcess("perception_node", remappings=["no rule"], output=log) as node:
-            assert node.process.wait(30) == 2
+            assert node.process.wait(PATIENCE) == 2
         text = (tmp_path / "log").read_text()
     # rcl's own line comes first
     assert text.splitlines()[-1].startswith("the ROS arguments cannot be used: ")
@@ -273,7 +274,7 @@ def test_life_cycle_and_orderly_end(ros_node, tmp_path, stop):
             check_answers([again], N_SAMPLES)
             assert again.stats.frame == 1, "counts begin anew with each activation"
             process.process.send_signal(stop)
-            assert process.process.wait(timeout=5) == 0
+            assert process.process.wait(PATIENCE) == 0
 
 
 def test_a_bad_parameter_at_the_start_refuses_to_configure_and_the_node_stays_up(ros_node, tmp_path):

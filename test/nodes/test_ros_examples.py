@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
-from scenarios import wait_until, xyzi_cloud
+from scenarios import PATIENCE, in_executor, wait_until, xyzi_cloud
 from sensor_msgs.msg import PointCloud2
 
 from radius_fps_ros.clouds import decode_cloud
@@ -36,7 +36,7 @@ def example(name, *arguments):
         yield process, lines
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait()
@@ -52,7 +52,7 @@ def perception(ros_node):
         yield node
 
 
-def publish_until(ros_node, condition, timeout=60.0):
+def publish_until(ros_node, condition, timeout=PATIENCE):
     """Publish clouds of 200 points until ``condition()`` holds: what is sent before discovery ends is lost."""
     publisher = ros_node.create_publisher(PointCloud2, "/points", 5)
     points = np.random.default_rng(0).uniform(-20, 20, size=(200, 3)).astype(np.float32)
@@ -62,7 +62,7 @@ def publish_until(ros_node, condition, timeout=60.0):
         assert time.monotonic() < deadline, "no answer came"
         publisher.publish(xyzi_cloud(points))
         time.sleep(0.2)
-    ros_node.destroy_publisher(publisher)
+    in_executor(ros_node.executor, ros_node.destroy_publisher, publisher)
 
 
 def test_read_features(ros_node, perception):
@@ -80,7 +80,7 @@ def test_colour_by_feature_norm(ros_node, perception):
     with example("colour_by_feature_norm.py"):
         publish_until(ros_node, lambda: coloured and features)
     for subscription in subscriptions:
-        ros_node.destroy_subscription(subscription)
+        in_executor(ros_node.executor, ros_node.destroy_subscription, subscription)
     expected, found = decode_cloud(features[0]).records, decode_cloud(coloured[0]).records
     assert coloured[0].header.frame_id == "lidar"
     np.testing.assert_array_equal(found["x"], expected["x"])  # every cloud that is sent is the same
@@ -96,7 +96,7 @@ def test_certify_from_node(ros_node, tmp_path):
         example("certify_from_node.py", tmp_path / "full.ply", tmp_path / "decimated.ply") as (process, lines),
     ):
         wait_until(lambda: process.poll() is not None, 120.0)
-        *message, lower, upper = lines.get(timeout=10).split()
+        *message, lower, upper = lines.get(timeout=PATIENCE).split()
     assert 0.0 < float(lower) <= 0.02 + 1e-6
     assert float(upper) <= 0.05
     assert message

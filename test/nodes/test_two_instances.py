@@ -38,7 +38,7 @@ def vehicle(ros_node):
         monitors = stack.enter_context(monitors_of_two_sides(ros_node.executor))
         for process, side in ((left, "left"), (right, "right")):
             process.bring_up(ros_node, f"/{side}/radius_fps_perception")
-        assert all(monitor.wait_until_connected(60) for monitor in monitors)
+        assert all(monitor.wait_until_connected() for monitor in monitors)
         yield monitors
         assert [process.stop() for process in (left, right, maps)] == [0, 0, 0]
 
