@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -11,8 +12,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-import rclpy
-from rclpy.executors import SingleThreadedExecutor
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.serialization import deserialize_message
 from rich.console import Console
 from rich.live import Live
@@ -23,9 +23,11 @@ from ..clouds import decode_cloud
 from ..clouds.picture import save_picture
 from ..errors import RadiusFpsError
 from .monitor import Exchange, StreamMonitor
-from .processes import NodeProcess, use_large_cloud_transport
+from .processes import NodeProcess, spinning_node, use_large_cloud_transport
 from .stream import StreamFrame, bag_frames, play, street_frames
 
+RCLError = rclpy_implementation.RCLError
+INTERRUPTED = 130
 NAMESPACE = "/demo"
 PERCEPTION = f"{NAMESPACE}/radius_fps_perception"
 ROWS = 12
@@ -90,30 +92,26 @@ def recorded_stream(bag: Path, seconds: float) -> tuple[list[StreamFrame], str]:
 
 def run_stream(console: Console, node: NodeProcess, make_frames: Callable[[], list[StreamFrame]]) -> StreamMonitor:
     """Bring the node up, send the stream, and wait for the answers; frames are made while the node's process starts."""
-    ros = rclpy.create_node("radius_fps_demo", namespace=NAMESPACE)
-    executor = SingleThreadedExecutor()
-    executor.add_node(ros)
-    spinner = threading.Thread(target=executor.spin, daemon=True)
-    spinner.start()
-    try:
+    stop = threading.Event()
+    with spinning_node("radius_fps_demo", NAMESPACE) as ros:
         monitor = StreamMonitor(ros, PERCEPTION)
         frames = make_frames()
         node.bring_up(ros, PERCEPTION)
         if not monitor.wait_until_connected():
             raise RadiusFpsError("the node did not connect to the demo's topics within 60 s")
-        player = threading.Thread(target=play, args=(frames, monitor.publish), daemon=True)
+        player = threading.Thread(target=play, args=(frames, monitor.publish), kwargs={"stop": stop}, daemon=True)
         player.start()
-        with Live(live_table([]), console=console, refresh_per_second=5) as live:
-            while player.is_alive():
-                time.sleep(0.2)
+        try:
+            with Live(live_table([]), console=console, refresh_per_second=5) as live:
+                while player.is_alive():
+                    time.sleep(0.2)
+                    live.update(live_table(monitor.exchanges))
+                monitor.wait_for_answers(timeout=5.0)
                 live.update(live_table(monitor.exchanges))
-            monitor.wait_for_answers(timeout=5.0)
-            live.update(live_table(monitor.exchanges))
+        finally:
+            stop.set()
+            player.join()
         return monitor
-    finally:
-        executor.shutdown(timeout_sec=1.0)
-        spinner.join(1.0)
-        ros.destroy_node()
 
 
 def summarize(console: Console, monitor: StreamMonitor, picture: Path) -> bool:
@@ -147,36 +145,40 @@ def summarize(console: Console, monitor: StreamMonitor, picture: Path) -> bool:
     if last is not None and last.sampled is not None:
         question, answer = (decode_cloud(m) for m in (deserialize_message(last.cdr, PointCloud2), last.sampled))
         title = f"{len(question):,} points from above, {len(answer):,} exact farthest point samples"
-        save_picture(picture, question.xyz, answer.xyz, title)
+        try:
+            save_picture(picture, question.xyz, answer.xyz, title)
+        except OSError as error:
+            raise RadiusFpsError(f"the picture {picture} cannot be written: {error.strerror or error}") from error
         console.print(f"Picture: {picture}")
     return complete
 
 
 @click.command()
 @click.option("--bag", type=click.Path(path_type=Path), help="Replay this bag instead of the street.")
-@click.option("--seconds", default=10.0, show_default=True, help="Length of the stream.")
-@click.option("--samples", default=4096, show_default=True, help="Samples a frame.")
+@click.option("--seconds", type=click.IntRange(1, 60), default=10, show_default=True, help="Length of the stream.")
+@click.option("--samples", type=click.IntRange(1, 1_000_000), default=4096, show_default=True, help="Samples a frame.")
 @click.option("--picture", type=click.Path(path_type=Path), default=Path("out/demo.png"), show_default=True)
-def main(bag: Path | None, seconds: float, samples: int, picture: Path) -> None:
+def main(bag: Path | None, seconds: int, samples: int, picture: Path) -> None:
     """Run the perception node on a stream of clouds and show what it does."""
     console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the demo as Ctrl-C does
     use_large_cloud_transport()
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # a demo has no business on the robot's network
     try:
         # A bag is read before anything starts, so that one that cannot be read is said at once.
         recorded, words = recorded_stream(bag, seconds) if bag else ([], "the synthetic 64-beam street at 10 Hz")
         console.print(f"Stream: {words}. Configuring the node (the first run compiles) ...")
-        rclpy.init()
         with NodeProcess("perception_node", namespace=NAMESPACE, parameters={"n_samples": samples}) as node:
-            monitor = run_stream(console, node, lambda: recorded or list(street_frames(round(seconds * 10))))
+            monitor = run_stream(console, node, lambda: recorded or list(street_frames(seconds * 10)))
             code = node.stop()
         complete = summarize(console, monitor, picture)
         if code != 0:
             console.print(f"The node ended with exit code {code}.", style="red")
-    except RadiusFpsError as error:
-        sys.exit(f"demo: {error}")
-    finally:
-        rclpy.try_shutdown()
+    except (RadiusFpsError, RCLError) as error:
+        sys.exit(f"demo: {' '.join(str(error).split())}")
+    except KeyboardInterrupt:
+        console.print("Interrupted.")
+        sys.exit(INTERRUPTED)
     sys.exit(0 if complete and code == 0 else 1)
 
 

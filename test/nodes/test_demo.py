@@ -1,10 +1,14 @@
 """The demonstration runs by itself and says whether all went well."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
+from scenarios import wait_until
 
 pytestmark = pytest.mark.ros
 
@@ -40,3 +44,28 @@ def test_a_folder_that_is_no_bag(ros_environment, tmp_path):
     assert done.returncode == 1
     assert "demo: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_picture_that_cannot_be_written(ros_environment):
+    done = run_demo("--seconds", 1, "--picture", "/proc/demo.png")
+    assert done.returncode == 1
+    assert "the picture /proc/demo.png cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_and_its_node(ros_environment, tmp_path, number):
+    command = [sys.executable, "-u", "-m", "radius_fps_ros.nodes.demo", "--seconds", "60"]
+    with (tmp_path / "output").open("w+") as output:
+        demo = subprocess.Popen(
+            [*command, "--picture", str(tmp_path / "demo.png")], stdout=output, stderr=output, start_new_session=True
+        )
+        wait_until(lambda: "Configuring" in (tmp_path / "output").read_text(), 60)
+        time.sleep(3)  # somewhere between the start of the node's process and the stream: it must end everywhere
+        demo.send_signal(number)
+        assert demo.wait(60) == 130
+    text = (tmp_path / "output").read_text()
+    assert "Traceback" not in text
+    assert "Interrupted." in text
+    with pytest.raises(ProcessLookupError):
+        os.killpg(demo.pid, 0)
