@@ -72,6 +72,9 @@ class PerceptionNode(LifecycleNode):
         self._outputs: Outputs | None = None
         self._fault = ""
         self._fault_signal = self.create_guard_condition(self._end_after_fault)
+        self._start_signal = self.create_guard_condition(self._start)
+        if self._params.values["autostart"]:
+            self._start_signal.trigger()
         if rclpy.get_rmw_implementation_identifier() == "rmw_fastrtps_cpp" and not _fastdds_profile_set():
             self.get_logger().warning(
                 "Fast DDS runs with its default transports, which lose best-effort clouds of more than about 500 kB; "
@@ -226,6 +229,11 @@ class PerceptionNode(LifecycleNode):
         self.destroy_publisher(self._diagnostics)
         del self._pipeline, self._extractor, self._answerer
         self._worker = None
+
+    def _start(self) -> None:
+        """Configure and activate, in the executor's thread, where transitions are made."""
+        if self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
+            self.trigger_activate()
 
     # ---- frames ----
 

@@ -86,6 +86,9 @@ SPECS = (
         choices=("best_effort", "reliable"),
         read_only=True,
     ),
+    ParameterSpec(
+        "autostart", False, "Configure and activate at the start, where no launch file does it.", read_only=True
+    ),
 )
 
 

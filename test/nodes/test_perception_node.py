@@ -277,6 +277,16 @@ def test_life_cycle_and_orderly_end(ros_node, tmp_path, stop):
             assert process.process.wait(PATIENCE) == 0
 
 
+def test_it_starts_by_itself_when_asked_to(ros_node, tmp_path):
+    with (tmp_path / "log").open("w+") as log:
+        process, name = start("/alone", ros_node, log, {"n_samples": N_SAMPLES, "autostart": True})
+        with process:
+            monitor = StreamMonitor(ros_node, name, topic="/alone/points")
+            assert monitor.wait_until_connected()
+            check_answers(exchange(monitor, [xyzi_cloud(random_points(100))]), N_SAMPLES)
+            assert process.stop() == 0
+
+
 def test_a_bad_parameter_at_the_start_refuses_to_configure_and_the_node_stays_up(ros_node, tmp_path):
     with (tmp_path / "log").open("w+") as log:
         process, name = start("/wrong", ros_node, log, {"n_samples": -5, "range_max": "far"})

@@ -4,8 +4,10 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,8 @@ from radius_fps_ros.clouds.synthetic import street_scan
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(sys.executable).with_name("radius-fps")
+ENVIRONMENT = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+STARTED = {"perception_node": "backend cpu", "hausdorff_node": "ready", "radius-fps": "published"}
 # What only a ROS 2 workspace, the network, or the user's own machine has.
 NEEDS_MORE = ("cd ", "rosdep ", "pip install ", "colcon build", ". install/", "export FASTDDS_", "ros2 lifecycle ")
 
@@ -77,6 +81,12 @@ def test_a_printed_command(command, folder):
     program, *arguments = shlex.split(command)
     if program == "make":
         assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif program == ".venv/bin/python":
+        assert f'"{Path(arguments[0]).name}"' in (ROOT / "test/nodes/test_ros_examples.py").read_text(), (
+            "no test runs it"
+        )
+    elif program.startswith(".venv/bin/"):
+        check_start(Path(program).name, arguments, folder)
     elif program == "ros2":
         check_launch(arguments)
     elif program == "python":
@@ -85,6 +95,27 @@ def test_a_printed_command(command, folder):
     else:
         assert program == "radius-fps", f"nothing here runs {command}"
         run(arguments, folder)
+
+
+def check_start(name, arguments, folder):
+    """What runs until it is interrupted says that it has started, nothing wrong, and ends in order."""
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed")
+    log = folder / f"{name}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [COMMAND.with_name(name), *arguments], cwd=folder, stdout=output, stderr=output, env=ENVIRONMENT
+        )
+        try:
+            deadline = time.monotonic() + 120
+            while STARTED[name] not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0, log.read_text()
+        finally:
+            process.kill()
+    assert "ERROR" not in log.read_text()
 
 
 def check_launch(arguments):
@@ -103,9 +134,8 @@ def run(arguments, folder):
     if "-o" in arguments:
         output = folder / arguments[arguments.index("-o") + 1]
         shutil.rmtree(output, ignore_errors=True)
-    environment = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     done = subprocess.run(
-        [COMMAND, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, env=environment
+        [COMMAND, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, env=ENVIRONMENT
     )
     assert done.returncode == 0, done.stderr
     for option in ("-o", "--picture"):
