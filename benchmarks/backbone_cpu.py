@@ -20,6 +20,7 @@ from typing import Any
 import click
 import numpy as np
 from machine import import_peer, write_results
+from real_data import NUSCENES, data_folder
 from rich.console import Console
 from rich.table import Table
 
@@ -38,15 +39,14 @@ from radius_fps_ros.sparse import (
 from radius_fps_ros.sparse.plan import network_steps, random_state
 
 ROOT = Path(__file__).parents[1]
-FRAME = "nuscenes_top_34688x5_f32.bin"
 LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4")
 Run = Callable[[], Any]
 
 
 def clouds() -> dict[str, Cloud]:
     found = {f"street {n:,}": Cloud.of_records(street_scan(n)) for n in (34_688, 120_000)}
-    folder = os.environ.get("RADIUS_FPS_DATA")
-    return {"real 34,688": read_cloud(Path(folder) / FRAME), **found} if folder else found
+    folder = data_folder((NUSCENES,))
+    return found if folder is None else {"real 34,688": read_cloud(folder / NUSCENES), **found}
 
 
 def on_cores(count: int, run: Run) -> Run:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Any
 import cupy
 import numpy as np
 from machine import RESULTS, import_peer, write_results
+from real_data import KITTI, NUSCENES, data_folder
 
 from radius_fps_ros.clouds.synthetic import street_scan
 from radius_fps_ros.sparse import SparseTensor, VoxelResBackBone8x, gather_features, voxelize
@@ -31,25 +31,25 @@ TOLERANCE = {"float32": 1e-4, "float16": 2e-2}
 Run = Callable[[], Any]
 
 
-def clouds(folder: str | None) -> dict[str, tuple[np.ndarray, tuple[float, ...], tuple[float, ...]]]:
+def clouds(folder: Path | None) -> dict[str, tuple[np.ndarray, tuple[float, ...], tuple[float, ...]]]:
     """Points (N, 4) x y z intensity, range and voxel size by name."""
     street = street_scan(130_815)
     points = np.stack([street["x"], street["y"], street["z"], street["intensity"] / 255], axis=1).astype(np.float32)
     found = {
         "street 130,815": (points, (-75.2, -75.2, -2.0, 75.2, 75.2, 4.0), (0.1, 0.1, 0.15)),
     }
-    if folder:
-        frame = np.fromfile(Path(folder) / "nuscenes_top_34688x5_f32.bin", np.float32).reshape(-1, 5)[:, :4]
+    if folder is not None:
+        frame = np.fromfile(folder / NUSCENES, np.float32).reshape(-1, 5)[:, :4]
         frame[:, 3] /= 255
         found["real 34,688"] = (frame, (-54.0, -54.0, -5.0, 54.0, 54.0, 3.0), (0.075, 0.075, 0.2))
-        frame = np.fromfile(Path(folder) / "kitti_000008_17238x4_f32.bin", np.float32).reshape(-1, 4)
+        frame = np.fromfile(folder / KITTI, np.float32).reshape(-1, 4)
         # A 64-beam scan cut to a camera's view; three of them 2 cm apart have the size of a whole one.
         three = np.concatenate([frame + np.float32([shift, 0, 0, 0]) for shift in (0, 0.02, 0.04)])
         found["real 51,714"] = (three, (0.0, -40.0, -3.0, 70.4, 40.0, 1.0), (0.05, 0.05, 0.1))
     return found
 
 
-def load_inputs(folder: str | None) -> dict[str, SparseTensor]:
+def load_inputs(folder: Path | None) -> dict[str, SparseTensor]:
     tensors = {}
     for name, (points, extent, size) in clouds(folder).items():
         device = cupy.asarray(points)
@@ -237,22 +237,23 @@ def report(results: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("RADIUS_FPS_DATA"))
+    parser.add_argument("--data")
     parser.add_argument("--runs", type=int, default=30)
     arguments = parser.parse_args()
+    folder = data_folder((NUSCENES, KITTI), arguments.data)
     try:
         import_peer("spconv.pytorch")
         peers = True
     except ImportError as error:
         peers = False
         print(f"spconv is not measured: {error}")
-    inputs = load_inputs(arguments.data)
+    inputs = load_inputs(folder)
     rows = [measure(n, t, d, arguments.runs, peers) for d in ("float16", "float32") for n, t in inputs.items()]
     growth = []
     for count in (50_000, 100_000, 200_000, 400_000):
         tensor = scattered(count)
         growth.append(measure(f"surfaces {count:,}", tensor, "float16", 10, peers and count <= 200_000))
-    stages = [other_stages(name, cloud, inputs[name], arguments.runs) for name, cloud in clouds(arguments.data).items()]
+    stages = [other_stages(name, cloud, inputs[name], arguments.runs) for name, cloud in clouds(folder).items()]
     ratios = {f"{row['input']}, {row['dtype']}, beside spconv": row["times faster"] for row in rows if peers}
     path = write_results("backbone_cuda", rows, growth=growth, other_stages_ms=stages, peer=peers, ratios=ratios)
     text = report(json.loads(path.read_text()))

@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import numpy as np
 from machine import import_peer, write_results
+from real_data import BAGS, KITTI, NUSCENES, data_folder
 from rich.console import Console
 from rich.table import Table
 
@@ -44,16 +45,16 @@ def clouds() -> dict[str, np.ndarray]:
         "room 65,536": xyz(room_scan(65_536)),
         "uniform 65,536": np.random.default_rng(0).random((65_536, 3)).astype(np.float32),
     }
-    folder = os.environ.get("RADIUS_FPS_DATA")
-    if folder:
-        found = {"real 65,536": real_scans(Path(folder), 65_536), **found}
+    folder = data_folder((NUSCENES, KITTI, BAGS))
+    if folder is not None:
+        found = {"real 65,536": real_scans(folder, 65_536), **found}
     return found
 
 
 def real_scans(folder: Path, n_points: int) -> np.ndarray:
     """The scans of a folder's .bin files and of its bag's last frames, cut at ``n_points``."""
     scans = [read_cloud(path).xyz for path in sorted(folder.glob("*.bin"))]
-    bag = sorted(path for path in folder.iterdir() if (path / "metadata.yaml").is_file())[0]
+    bag = min(folder.glob(BAGS)).parent
     with open_bag(bag) as messages:
         frames = [decode_cloud(deserialize_cloud(message.cdr)).xyz for message in messages]
     return np.concatenate([*scans, *frames[::-1]])[:n_points].astype(np.float32)

@@ -15,12 +15,12 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from machine import import_peer, write_results
+from real_data import MESHES, data_folder
 from rich.console import Console
 from rich.table import Table
 
@@ -44,12 +44,18 @@ class Pair:
         return self.name.endswith("sub")
 
 
-def published_pairs(folder: Path) -> list[Pair]:
-    def load(name: str) -> Mesh:
-        with np.load(folder / name) as data:
-            return np.ascontiguousarray(data["V"], np.float64), np.ascontiguousarray(data["F"], np.int32)
+def published_pairs() -> list[Pair]:
+    """The pairs of the folder of real data, none where none is named."""
+    data = data_folder((MESHES,))
+    if data is None:
+        return []
+    reference = data / MESHES
 
-    entries = json.loads((folder / "reference.json").read_text())
+    def load(name: str) -> Mesh:
+        with np.load(reference.with_name(name)) as arrays:
+            return np.ascontiguousarray(arrays["V"], np.float64), np.ascontiguousarray(arrays["F"], np.int32)
+
+    entries = json.loads(reference.read_text())
     return [
         Pair(e["id"], load(e["A"]), load(e["B"]), (e["directed_A_to_B"]["lower"], e["directed_A_to_B"]["upper"]))
         for e in entries
@@ -182,8 +188,7 @@ def main(runs: int, only: str | None) -> None:
     except ImportError as error:
         peer = None
         click.echo(f"the peer is not measured: {error}")
-    folder = os.environ.get("RADIUS_FPS_DATA")
-    pairs = [*(published_pairs(Path(folder) / "meshes") if folder else []), *spheres()]
+    pairs = [*published_pairs(), *spheres()]
     pairs = [pair for pair in pairs if only is None or only in pair.name]
     load = os.getloadavg()[0]
     warm_up("cpu")

@@ -10,11 +10,9 @@ in checking, copying and building; "prepared" has both meshes on the device. Com
 from __future__ import annotations
 
 import multiprocessing
-import os
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -203,8 +201,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 @click.option("--peer-runs", default=3, show_default=True)
 @click.option("--peer-limit", default=5.0, show_default=True, help="Seconds one run of the peer may take.")
 def main(runs: int, peer_runs: int, peer_limit: float) -> None:
-    folder = os.environ.get("RADIUS_FPS_DATA")
-    pairs = published_pairs(Path(folder) / "meshes") if folder else spheres()
+    pairs = published_pairs() or spheres()
     certify(pairs[0].a, pairs[0].b)  # compiles
     rows = [measure(pair, runs) for pair in pairs]
     try:

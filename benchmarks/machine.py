@@ -56,12 +56,18 @@ def import_peer(name: str) -> Any:
 
 
 def write_results(name: str, rows: list[dict[str, Any]], **more: Any) -> Path:
-    """Write ``<name>.json`` with the machine, the command and the rows.
+    """Write ``<name>.json`` with the machine, the command, its real-time priority and the rows.
 
     A member ``ratios`` says what is compared and how many times faster ours is: ``radius-fps bench`` prints it.
     """
-    RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     command = " ".join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]])
-    path.write_text(json.dumps({"machine": machine(), "command": command, **more, "rows": rows}, indent=1) + "\n")
+    priority = os.sched_getparam(0).sched_priority  # above 0: no ordinary process came in between (chrt -f)
+    head = {"machine": machine(), "command": command, "realtime_priority": priority}
+    text = json.dumps({**head, **more, "rows": rows}, indent=1) + "\n"
+    try:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be written: {error.strerror or error}") from error
     return path

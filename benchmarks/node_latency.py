@@ -102,8 +102,7 @@ def main(
     for row in rows:
         show(row)
     loads = [round(load, 2), round(os.getloadavg()[0], 2)]
-    priority = os.sched_getparam(0).sched_priority  # above 0: no ordinary process came in between (chrt -f)
-    path = write_results(name, rows, load_average_before_and_after=loads, realtime_priority=priority)
+    path = write_results(name, rows, load_average_before_and_after=loads)
     print(f"written to {path}")
 
 

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from machine import write_results
+from real_data import BAGS, data_folder
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
@@ -75,8 +76,8 @@ def plain(bag, out, storage, worker):
 
 
 def real_bags():
-    folder = os.environ.get("RADIUS_FPS_DATA")
-    return sorted(path.parent for path in Path(folder).glob("*/metadata.yaml")) if folder else []
+    folder = data_folder((BAGS,))
+    return [] if folder is None else sorted(path.parent for path in folder.glob(BAGS))
 
 
 def measure(bag, storage, features, runs, folder):
@@ -104,19 +105,20 @@ def main():
     arguments.add_argument("--runs", type=int, default=5)
     arguments.add_argument("--features", action="store_true")
     given = arguments.parse_args()
-    rows = []
+    rows, real = [], real_bags()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         bags = []
         for storage in PLUGINS:
             write_synthetic(folder / f"street 120,000 {storage}", storage, given.frames)
             bags.append(folder / f"street 120,000 {storage}")
-        for bag in bags + real_bags():
+        for bag in bags + real:
             storage = "mcap" if any(file.suffix == ".mcap" for file in bag.iterdir()) else "sqlite3"
             clouds, rates = measure(bag, storage, given.features, given.runs, folder)
             rows.append({"bag": bag.name, "clouds": clouds, **rates, "load_average": round(os.getloadavg()[0], 1)})
-            print(rows[-1], flush=True)
-    print(write_results(f"process_bag{'_features' if given.features else ''}", rows))
+            figures = ", ".join(f"{name} {rate}" for name, rate in rates.items())
+            print(f"{bag.name}, {clouds} clouds: {figures} clouds a second", flush=True)
+    print(f"written to {write_results('process_bag' + '_features' * given.features, rows)}")
 
 
 if __name__ == "__main__":

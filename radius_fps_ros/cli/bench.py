@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +23,7 @@ from ..errors import InputError
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 FAILED = 1
+GRACE = 10.0  # s for a script that was interrupted, and the nodes that it began, to end in order
 
 
 def _ros_unavailable_reason() -> str | None:
@@ -99,7 +103,7 @@ def command(which: tuple[str, ...], peers: bool, json_path: Path | None, quick: 
     device or ROS 2 is left out, with the reason, where that is missing. Real clouds and meshes are read from the folder
     named by RADIUS_FPS_DATA; without it generated ones run.
 
-    Exit code: 0 all that can run here ran; 1 a benchmark failed; 2 bad input.
+    Exit code: 0 all that can run here ran; 1 a benchmark failed; 2 bad input; 130 interrupted, also by SIGTERM.
     """
     if not FOLDER.is_dir():
         raise InputError("the benchmarks come with the source checkout, not with the installed package: run it there")
@@ -111,9 +115,11 @@ def command(which: tuple[str, ...], peers: bool, json_path: Path | None, quick: 
     installed = _peers_of(chosen) if peers else {}
     outcomes: dict[str, dict[str, Any]] = {}
     results = FOLDER / "results" if record else FOLDER.parent / "build" / "benchmarks"
-    for benchmark in chosen:
-        click.echo(f"\n== {benchmark.name}")
-        outcomes[benchmark.name] = _outcome(benchmark, results, peers, quick)
+    _require_writable(results)
+    with _signals_as_ctrl_c():
+        for benchmark in chosen:
+            click.echo(f"\n== {benchmark.name}")
+            outcomes[benchmark.name] = _outcome(benchmark, results, peers, quick)
     _print_summary(outcomes, installed)
     if json_path is not None:
         _write(json_path, {"peers": installed, "benchmarks": outcomes})
@@ -133,6 +139,51 @@ def _peers_of(benchmarks: list[Benchmark]) -> dict[str, str | None]:
     return found
 
 
+def _require_writable(folder: Path) -> None:
+    """Before minutes of measuring, not after them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"the results cannot be written to {folder}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _signals_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM and a closed terminal interrupt as well, unless they are ignored, as under nohup."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """Exit code of a script; when we are interrupted, it and all that it began are ended first.
+
+    It has a process group of its own: a Ctrl-C in the terminal would reach it beside the one that is passed on, and
+    break into its ending.
+    """
+    process = subprocess.Popen(command, cwd=FOLDER.parent, env=environment, start_new_session=True)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+        raise
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def _outcome(benchmark: Benchmark, results: Path, peers: bool, quick: bool) -> dict[str, Any]:
     """Run one script with its output shown: its status, and the reason or the results."""
     reason = benchmark.unavailable()
@@ -141,9 +192,11 @@ def _outcome(benchmark: Benchmark, results: Path, peers: bool, quick: bool) -> d
         return {"status": "left out", "reason": reason}
     script = [str(FOLDER.relative_to(FOLDER.parent) / benchmark.script), *(benchmark.quick if quick else ())]
     environment = {"RADIUS_FPS_RESULTS": str(results), "RADIUS_FPS_PEERS": str(int(peers))}
-    done = subprocess.run([sys.executable, *script], cwd=FOLDER.parent, env=os.environ | environment)
-    if done.returncode != 0:
-        return {"status": "failed", "reason": f"exit code {done.returncode}"}
+    if data := os.environ.get("RADIUS_FPS_DATA"):
+        environment["RADIUS_FPS_DATA"] = os.path.abspath(data)  # the script runs in another folder
+    code = _run([sys.executable, *script], os.environ | environment)
+    if code != 0:
+        return {"status": "failed", "reason": f"exit code {code}"}
     return {"status": "ran", "results": json.loads((results / f"{benchmark.name}.json").read_text())}
 
 

@@ -1,10 +1,13 @@
 """``radius-fps bench`` on the real scripts, and how it answers where they are missing or fail."""
 
+import importlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,11 @@ from radius_fps_ros.device import cuda_unavailable_reason
 from radius_fps_ros.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
-HELPERS = {"machine.py", "soak.py"}  # the soak run is a test of endurance, with a target of its own in the Makefile
+HELPERS = {
+    "machine.py",
+    "real_data.py",
+    "soak.py",
+}  # the soak run is a test of endurance, with a target of its own in the Makefile
 
 
 def run(*arguments):
@@ -129,3 +136,101 @@ def test_an_installed_package_has_no_benchmarks(monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "FOLDER", tmp_path / "nothing")
     with pytest.raises(InputError, match="come with the source checkout, not with the installed package"):
         CliRunner().invoke(bench.command, [], catch_exceptions=False)
+
+
+SCAN, BAG = "the scan nuscenes_top_34688x5_f32.bin", "a folder with a ROS 2 bag and its metadata.yaml"
+NEEDED = {
+    ("fps_cpu", "clouds"): f"{SCAN}, the scan kitti_000008_17238x4_f32.bin, {BAG}",
+    ("backbone_cpu", "clouds"): SCAN,
+    ("hausdorff_cpu", "published_pairs"): "meshes/reference.json with the meshes that it names",
+    ("process_bag", "real_bags"): BAG,
+}
+
+
+@pytest.mark.parametrize(("script", "function"), NEEDED)
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_the_folder_of_real_data_must_hold_is_said(script, function, exists, tmp_path, monkeypatch):
+    folder = tmp_path if exists else tmp_path / "nothing"
+    monkeypatch.setenv("RADIUS_FPS_DATA", str(folder))
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    state = "does not" if exists else "is no folder"
+    sentence = f"the folder of real data (RADIUS_FPS_DATA) must hold {NEEDED[script, function]}; {folder} {state}"
+    with pytest.raises(SystemExit) as end:
+        getattr(importlib.import_module(script), function)()
+    assert end.value.code == sentence
+
+
+def test_a_script_without_its_real_data_ends_with_the_sentence_alone(monkeypatch):
+    monkeypatch.setenv("RADIUS_FPS_DATA", "no/such/folder")
+    done = run("backbone", "--quick")
+    assert done.returncode == 1
+    folder = Path("no/such/folder").resolve()
+    sentence = f"the folder of real data (RADIUS_FPS_DATA) must hold {SCAN}; {folder} is no folder\n"
+    assert done.stderr == sentence
+    assert "backbone_cpu: failed, exit code 1\n" in done.stdout
+
+
+def test_results_that_cannot_be_written_are_said_before_anything_runs(scripts, tmp_path):
+    scripts("good")
+    (tmp_path / "build").write_text("a file where the folder should be")
+    with pytest.raises(InputError, match=r"the results cannot be written to \S+/build/benchmarks: Not a directory"):
+        CliRunner().invoke(bench.command, [], catch_exceptions=False)
+    assert "==" not in (tmp_path / "build").read_text()
+
+
+# A test run in the background ignores SIGINT, and its children with it.
+LONG = """
+import signal, subprocess, time
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)
+child = subprocess.Popen(["sleep", "600"])
+Path(PIDS).write_text(f"{child.pid}")
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    Path(ENDED).touch()
+"""
+BENCH = """
+import signal, sys
+from pathlib import Path
+from radius_fps_ros.cli import bench, main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+bench.FOLDER = Path(sys.argv.pop(1))
+bench.BENCHMARKS = (bench.Benchmark("fps", "long.py"),)
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_script_and_what_it_began(number, tmp_path):
+    folder, pids, ended = tmp_path / "benchmarks", tmp_path / "pids", tmp_path / "ended"
+    folder.mkdir()
+    script = LONG.replace("PIDS", repr(str(pids))).replace("ENDED", repr(str(ended)))
+    (folder / "long.py").write_text(script)
+    command = [sys.executable, "-c", BENCH, str(folder), "bench"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: pids.exists() and pids.read_text())
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert errors.strip() == "radius-fps: interrupted"
+    assert ended.exists()
+    wait_until(lambda: not runs(int(pids.read_text())))
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def runs(pid):
+    """Whether a process is there and is more than an entry that nobody has asked for its exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
