@@ -1,5 +1,8 @@
 """How the command line ends: no fault and no interruption may pass for a command's answer."""
 
+import errno
+import os
+import subprocess
 import sys
 
 import click
@@ -71,3 +74,48 @@ def test_help_names_the_exit_codes(monkeypatch, capsys):
     assert ended.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "Exit code: 0 done; 2 bad input; 70 a fault of this program; 130 interrupted by Ctrl-C" in text
+
+
+def in_a_process(body, stdout):
+    """Run ``radius-fps sample`` with this source as its body, in an interpreter of its own: (exit code, stderr)."""
+    code = f"import sys, click; from radius_fps_ros import cli\ndef body():\n    {body}\n" + (
+        "cli._LazyGroup.get_command = lambda self, ctx, name: click.Command(name, callback=body)\n"
+        "sys.argv = ['radius-fps', 'sample']; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=stdout, stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("printing", ["click.echo('text')", "print('text')", "print('text' * 100000)"])
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_a_closed_stdout_changes_no_exit_code(printing, code):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as closed:
+        assert in_a_process(f"{printing}; click.echo('more'); sys.exit({code})", closed) == (code, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("body", ["click.echo('text')", "print('text')", "print('text'); sys.exit(1)"])
+def test_a_full_stdout_is_one_sentence_and_2(body):
+    with open("/dev/full", "w") as full:
+        code, err = in_a_process(body, full)
+    assert (code, err) == (2, "radius-fps: standard output cannot be written: No space left on device\n")
+
+
+def test_a_name_that_is_not_text_is_printed():
+    code, err = in_a_process(r"click.echo('bag\udcff'); click.echo('bag\udcff', err=True)", subprocess.DEVNULL)
+    assert (code, err) == (0, "bag\\udcff\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "d/x.pcd"), "d/x.pcd: Permission denied"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), "Broken pipe"),
+        (MemoryError("Unable to allocate\n9 TiB"), "the memory is not enough: Unable to allocate 9 TiB"),
+        (MemoryError(), "the memory is not enough: MemoryError"),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence_and_2(run, error, sentence):
+    assert run(raiser(error)) == (2, "", f"radius-fps: {sentence}\n")
