@@ -46,6 +46,8 @@ def cuda_unavailable_reason() -> str | None:
         import cupy
     except ImportError:
         return "CuPy is not installed (pip install 'radius_fps_ros[cuda12]' or '[cuda13]')"
+    except Exception as error:  # CuPy makes folders and loads libraries when it is imported: much can fail
+        return f"CUDA is not usable because CuPy cannot be imported ({type(error).__name__}: {error})"
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -1,5 +1,6 @@
 """The choice of the backend and of the CPU threads."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,18 @@ def test_unknown_backend_is_refused():
 def test_cuda_without_a_device_is_refused():
     with pytest.raises(BackendError, match="backend='cuda' cannot run"):
         select_backend("cuda")
+
+
+def test_a_cupy_that_cannot_be_imported_is_no_device(tmp_path):
+    """As in a home folder that cannot be written, where CuPy wants a folder for its cache."""
+    (tmp_path / "cupy.py").write_text("raise PermissionError(13, 'Permission denied', '/.cupy')\n")
+    code = "from radius_fps_ros.device import select_backend; print(select_backend('auto'))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.startswith(
+        "BackendChoice(name='cpu', reason=\"CUDA is not usable because CuPy cannot be imported"
+    )
+    assert "Permission denied: '/.cupy'" in done.stdout
 
 
 def test_arrays_keep_their_library():
