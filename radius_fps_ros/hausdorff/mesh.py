@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from pathlib import Path
@@ -133,16 +134,21 @@ def load_mesh(path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArra
 
     file = Path(path)
     suffix = file.suffix.lower()
-    if not file.exists():
-        raise InputError(f"{file}: no such file")
-    if not file.is_file():
-        raise InputError(f"{file} is not a file")
-    if suffix not in SUFFIXES:
-        raise InputError(f"{file}: the format {suffix or 'without a suffix'} is not one of {', '.join(SUFFIXES)}")
-    if file.stat().st_size == 0:
-        raise InputError(f"{file} is empty (0 bytes)")
     try:
-        scene = trimesh.load_scene(file, process=False, skip_materials=True)
+        if not file.exists():
+            raise InputError(f"{file}: no such file")
+        if not file.is_file():
+            raise InputError(f"{file} is not a file")
+        if suffix not in SUFFIXES:
+            raise InputError(f"{file}: the format {suffix or 'without a suffix'} is not one of {', '.join(SUFFIXES)}")
+        if file.stat().st_size == 0:
+            raise InputError(f"{file} is empty (0 bytes)")
+        recoded = None if suffix == ".glb" else _in_utf8(file.read_bytes(), suffix)
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
+    try:
+        source = file if recoded is None else io.BytesIO(recoded)
+        scene = trimesh.load_scene(source, file_type=suffix[1:], process=False, skip_materials=True)
         mesh = scene.to_mesh()
     except Exception as error:  # the readers raise whatever their parsing meets
         detail = " ".join(str(error).split()) or type(error).__name__
@@ -150,3 +156,27 @@ def load_mesh(path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArra
     if len(mesh.faces) == 0:
         raise InputError(f"{file} holds no triangles")
     return check_mesh(mesh.vertices, mesh.faces, str(file))
+
+
+_ASCII_ONLY = bytes(range(128)) + b"?" * 128
+
+
+def _in_utf8(content: bytes, suffix: str) -> bytes | None:
+    """A file whose comments or names are in another encoding, recoded; ``None`` where it can be read as it is.
+
+    The readers take UTF-8 alone, and what is not ASCII says nothing about the triangles.
+    """
+    text = len(content)
+    if suffix == ".ply":
+        text = max(0, content.find(b"end_header"))
+    elif suffix == ".stl" and text >= 84 and text == 84 + 50 * int.from_bytes(content[80:84], "little"):
+        text = 80  # binary: only its header is text, and must keep its length
+    head = content[:text]
+    if head.isascii():
+        return None
+    try:
+        head.decode()
+    except UnicodeDecodeError:
+        recoded = head.decode("latin-1").encode() if text == len(content) else head.translate(_ASCII_ONLY)
+        return recoded + content[text:]
+    return None

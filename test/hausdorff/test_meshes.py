@@ -36,6 +36,28 @@ def test_suffixes_in_capitals_and_ascii_files(tmp_path):
         assert len(load_mesh(path)[1]) == len(MESH[1])
 
 
+@pytest.mark.parametrize("kind", ["a.obj", "a.off", "ascii.stl", "binary.stl", "ascii.ply", "binary.ply"])
+def test_comments_and_names_in_another_encoding(kind, tmp_path):
+    path, latin = tmp_path / kind, "Fl\u00e4che \u00dc".encode("latin-1")
+    options = {"ascii.stl": {"file_type": "stl_ascii"}, "ascii.ply": {"encoding": "ascii"}}.get(kind, {})
+    exported(MESH).export(path, **{"file_type": path.suffix[1:], **options})
+    content = path.read_bytes()
+    expected = load_mesh(path)
+    if path.suffix == ".ply":
+        content = content.replace(b"1.0\n", b"1.0\ncomment " + latin + b"\n", 1)
+    elif kind == "binary.stl":
+        content = latin + content[len(latin) :]
+    elif kind == "ascii.stl":
+        content = b"solid " + latin + content[content.index(b"\n") :]
+    elif kind == "a.off":
+        content = content.replace(b"\n", b"\n# " + latin + b"\n", 1)
+    else:
+        content = b"# " + latin + b"\no " + latin + b"\n" + content
+    path.write_bytes(content)
+    for read, meant in zip(load_mesh(path), expected, strict=True):
+        np.testing.assert_array_equal(read, meant)
+
+
 def test_polygons_become_triangles(tmp_path):
     square = "v 0 0 0\nv 2 0 0\nv 2 1 0\nv 0 1 0\nv 1 3 0\n"
     (tmp_path / "quad.obj").write_text(square + "f 1 2 3 4\n")
