@@ -2,8 +2,8 @@
 
 python examples/sample_torch_tensor.py
 
-Needs PyTorch, and for a CUDA tensor CuPy: `pip install 'radius_fps_ros[cuda12]'` or `[cuda13]`. DLPack hands the memory
-of one library to the other and lets each wait for the other's stream.
+Needs PyTorch (`pip install torch`), and for a CUDA tensor CuPy (in a checkout `pip install '.[cuda12]'` or
+`'.[cuda13]'`). DLPack hands the memory of one library to the other and lets each wait for the other's stream.
 """
 
 import numpy as np

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
+from radius_fps_interfaces.srv import CertifyHausdorff
 from scenarios import PATIENCE, in_executor, wait_until, xyzi_cloud
 from sensor_msgs.msg import PointCloud2
 
@@ -88,15 +89,39 @@ def test_colour_by_feature_norm(ros_node, perception):
     assert found["intensity"].max() > 0
 
 
+def certify(*arguments, program=EXAMPLES / "certify_from_node.py"):
+    return subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True, timeout=240)
+
+
 def test_certify_from_node(ros_node, tmp_path):
     for name, scale in (("full", 1.0), ("decimated", 0.98)):
         trimesh.creation.icosphere(2, radius=scale).export(tmp_path / f"{name}.ply")
-    with (
-        NodeProcess("hausdorff_node", parameters={"allowed_roots": [str(tmp_path)]}),
-        example("certify_from_node.py", tmp_path / "full.ply", tmp_path / "decimated.ply") as (process, lines),
-    ):
-        wait_until(lambda: process.poll() is not None, 120.0)
-        *message, lower, upper = lines.get(timeout=PATIENCE).split()
+    with NodeProcess("hausdorff_node", parameters={"allowed_roots": [str(tmp_path)]}):
+        client = ros_node.create_client(CertifyHausdorff, "/radius_fps_hausdorff/certify")
+        wait_until(client.service_is_ready, 120.0)
+        in_executor(ros_node.executor, ros_node.destroy_client, client)
+        done = certify(tmp_path / "full.ply", tmp_path / "decimated.ply")
+        refused = certify(tmp_path / "full.ply", tmp_path / "nothing.ply")
+    assert done.returncode == 0, done.stderr
+    *message, lower, upper = done.stdout.split()
     assert 0.0 < float(lower) <= 0.02 + 1e-6
     assert float(upper) <= 0.05
     assert message
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert "nothing.ply" in refused.stderr
+
+
+def test_certify_from_node_says_how_it_is_called():
+    done = certify()
+    assert (done.returncode, done.stderr) == (1, "usage: python certify_from_node.py FULL DECIMATED\n")
+
+
+def test_certify_from_node_does_not_wait_for_ever_for_a_node(ros_environment, tmp_path):
+    text = (EXAMPLES / "certify_from_node.py").read_text()
+    impatient = tmp_path / "impatient.py"
+    impatient.write_text(text.replace("timeout_sec=30)", "timeout_sec=1)"))
+    assert impatient.read_text() != text
+    done = certify("full.ply", "decimated.ply", program=impatient)
+    assert done.returncode == 1
+    assert "radius_fps_hausdorff does not answer" in done.stderr
