@@ -4,6 +4,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+from numba.core.caching import CompileResultCacheImpl
+
+from radius_fps_ros.device.jit import cached_jit
+
 KERNEL = """
 from radius_fps_ros.device.jit import cached_jit
 from inner import step
@@ -30,3 +35,11 @@ def test_a_change_in_an_inlined_file_is_noticed(tmp_path):
     assert run(tmp_path) == ["3", "1", "Doubled", "steps."], "the second run takes it from the cache"
     (tmp_path / "inner.py").write_text(INNER.format(10))
     assert run(tmp_path)[:2] == ["21", "0"]
+
+
+def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):
+    """As in an installation of root's, run by a user whose home folder cannot be written."""
+    monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
+    with pytest.warns(RuntimeWarning, match="no folder for compiled kernels can be written"):
+        twice = cached_jit(__file__)(lambda x: 2 * x)
+    assert twice(21) == 42
