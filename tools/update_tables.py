@@ -21,12 +21,15 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PLACE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+# Of the runs whose files do not hold it; benchmarks/NOTES.md names it.
+REALTIME_PRIORITY = {"fps_cpu": 50, "backbone_cpu": 5, "hausdorff_cpu": 5, "process_bag": 5, "process_bag_features": 5}
+
 Row = dict[str, Any]
 
 
 def load(name: str) -> Row:
     results: Row = json.loads((RESULTS / f"{name}.json").read_text())
-    return results
+    return {"realtime_priority": REALTIME_PRIORITY.get(name, 0), **results}
 
 
 def one(rows: Iterable[Row], **members: Any) -> Row:
@@ -50,7 +53,8 @@ def times(value: float | None) -> str:
 def command(results: Row) -> str:
     """The command that made the results, from the root of the checkout."""
     python, script, *arguments = results["command"].split(" ")
-    return f"`{' '.join([python, f'benchmarks/{Path(script).name}', *map(shlex.quote, arguments)])}`"
+    priority = [f"chrt -f {results['realtime_priority']}"] if results["realtime_priority"] else []
+    return f"`{' '.join([*priority, python, f'benchmarks/{Path(script).name}', *map(shlex.quote, arguments)])}`"
 
 
 def machine(results: Row, device: str) -> str:
@@ -61,14 +65,18 @@ def machine(results: Row, device: str) -> str:
 
 
 def origin(results: Row, device: str) -> str:
-    """Machine, day and command, and whether the machine had other work."""
-    return f"{machine(results, device)}: {command(results)}{busy(results)}"
+    """Machine, day and command, and what is to be said of them."""
+    return f"{machine(results, device)}: {command(results)}{remarks(results)}"
 
 
-def busy(results: Row) -> str:
-    """A remark where the machine had other work."""
+def remarks(results: Row) -> str:
+    """The file's own remark (a new measurement drops it), and whether the machine had other work."""
+    said = [results["remark"]] if "remark" in results else []
     load = results.get("load_before", results.get("load_average", 0.0))
-    return f" (other work kept the machine busy, load {load:.1f})" if load > results["machine"]["cores"] else ""
+    if load > results["machine"]["cores"]:
+        effect = "held off by real-time priority" if results["realtime_priority"] else "kept the machine busy"
+        said.append(f"other work {effect}, load {load:.1f}")
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def markdown(headings: str, rows: Iterable[Iterable[Any]]) -> str:
@@ -136,11 +144,25 @@ def hausdorff_cpu() -> str:
     results = load("hausdorff_cpu")
     table = markdown(
         "pairs | tolerance | ours in all, ms | cascading_upper_bounds, ms | times faster | by processor time",
-        (("of distance 0" if row["pairs"] == "sub" else "others", f"{row['tolerance']:g}", ms(row["ms"]),
-          ms(row["peer_ms"]), times(row["times_faster"]), times(row["times_faster_by_cpu"]))
+        ((f"{'of distance 0' if row['pairs'] == 'sub' else 'others'}: {summed(results, row)}",
+          f"{row['tolerance']:g}", ms(row["ms"]), ms(row["peer_ms"]), times(row["times_faster"]),
+          times(row["times_faster_by_cpu"]))
          for row in results["totals"]),
     )  # fmt: skip
     return f"{origin(results, 'cpu')}\n\n{table}"
+
+
+def summed(results: Row, total: Row) -> str:
+    """How many pairs are in a sum of ``hausdorff_cpu``: those of its kind that the peer was measured on."""
+    pairs = [
+        row["pair"]
+        for row in results["rows"]
+        if row["tolerance"] == total["tolerance"]
+        and "peer_median_ms" in row
+        and row["pair"].endswith("sub") == (total["pairs"] == "sub")
+    ]
+    spheres = sum(pair.startswith("sphere") for pair in pairs)
+    return f"{len(pairs)}, {spheres} of them synthetic"
 
 
 def hausdorff_cuda() -> str:
@@ -174,10 +196,13 @@ def node_latency() -> str:
         results = load(path.stem)
         for row in results["rows"]:
             cells = (f"{row['points']:,}", f"{row['rate']:g} Hz", f"{row['answered']:,} of {row['published']:,}")
+            featured = f"{row['features_received']:,}" if row["features_latency_ms"] else "off"
             latencies = (two(row["latency_ms"]), two(row["features_latency_ms"]))
-            rows.append((machine(results, row["backend"]), *cells, *latencies, command(results)))
-    headings = "where | points | rate | answered | samples, p50 / p99 ms | features, p50 / p99 ms | command"
-    return markdown(headings, rows)
+            rows.append((machine(results, row["backend"]), *cells, featured, *latencies, command(results)))
+    headings = (
+        "where | points | rate | answered | of them with features | samples, p50 / p99 ms | features, p50 / p99 ms"
+    )
+    return markdown(f"{headings} | command", rows)
 
 
 def process_bag() -> str:
@@ -238,17 +263,16 @@ def summary() -> str:
         "the light network, 34,688-point frame",
         f"{ms(light['network, 2 cores'])} ms; on one core {ms(single)} ms, "
         f"{times(light['spconv 2.3.8, 1 core'] / single)} times faster than spconv 2.3.8 on one thread"
-        f"{busy(results)}",
+        f"{remarks(results)}",
         results,
         "cpu",
     )
     results = load("hausdorff_cpu")
     row = one(results["totals"], pairs="not sub", tolerance=1e-6)
-    count = sum(r["tolerance"] == 1e-6 and "peer_median_ms" in r for r in results["rows"])
     line(
-        f"Hausdorff intervals of {count} mesh pairs at 1e-6",
+        f"Hausdorff intervals of mesh pairs ({summed(results, row)}) at 1e-6",
         f"{ms(row['ms'])} ms in all, {times(row['times_faster'])} times faster than cascading_upper_bounds 1.0.0 by "
-        f"the clock, {times(row['times_faster_by_cpu'])} by processor time{busy(results)}",
+        f"the clock, {times(row['times_faster_by_cpu'])} by processor time{remarks(results)}",
         results,
         "cpu",
     )
@@ -257,7 +281,7 @@ def summary() -> str:
     line(
         f"Hausdorff intervals of {len(results['rows'])} mesh pairs, 3 of them of distance 0, at 1e-6",
         f"median {ms(totals['median_of_pairs_prepared_ms'])} ms with prepared meshes, "
-        f"{ms(totals['median_of_pairs_arrays_ms'])} from arrays",
+        f"{ms(totals['median_of_pairs_arrays_ms'])} from arrays{remarks(results)}",
         results,
         "cuda",
     )
@@ -265,11 +289,12 @@ def summary() -> str:
         results = load(name)
         (row,) = results["rows"]
         features = row["features_latency_ms"]
+        featured = f", {row['features_received']:,} with features" if features else ""
         p99 = " / ".join(ms(part["99"]) for part in (row["latency_ms"], features) if part)
         line(
             f"node, publish to samples{' / features' if features else ''} received, {row['points']:,} points at "
             f"{row['rate']:g} Hz",
-            f"p99 {p99} ms, {row['answered']:,} of {row['published']:,}",
+            f"p99 {p99} ms, {row['answered']:,} of {row['published']:,}{featured}",
             results,
             row["backend"],
         )

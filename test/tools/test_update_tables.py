@@ -57,6 +57,22 @@ def test_a_new_result_is_noticed_and_written(copy):
     assert copy("--check")[0] == 0
 
 
+def test_priority_load_and_remark_stand_beside_the_figures(copy):
+    results = copy.folder / "benchmarks" / "results"
+    path = results / "hausdorff_cpu.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"realtime_priority": 0, "load_before": 7.0}))
+    path = results / "fps_cpu.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"realtime_priority": 7, "load_before": 7.0}))
+    path = results / "fps_cuda.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"remark": "on another device"}))
+    assert copy()[0] == 0
+    text = (copy.folder / "docs" / "measurements.md").read_text()
+    assert ": `python benchmarks/hausdorff_cpu.py --runs 5` (other work kept the machine busy, load 7.0)\n" in text
+    assert "--runs 31` (other work held off by real-time priority, load 7.0)\n" in text
+    assert "`chrt -f 7 python benchmarks/fps_cpu.py" in text
+    assert "`python benchmarks/fps_cuda.py` (on another device)\n" in text
+
+
 def test_a_figure_changed_by_hand_is_noticed(copy):
     readme = copy.folder / "README.md"
     text = readme.read_text()
