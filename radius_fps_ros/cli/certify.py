@@ -13,6 +13,7 @@ import click
 
 from ..errors import InputError
 from ..hausdorff import Certificate, Progress, Status, certify_hausdorff, prepare_mesh, warm_up
+from .options import FINITE
 
 EXIT_CODES = {Status.CONVERGED: 0, Status.PROVEN_BELOW: 0, Status.PROVEN_ABOVE: 1}
 LIMIT_REACHED = 3
@@ -23,14 +24,20 @@ LIMIT_REACHED = 3
 )
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@click.option("--tolerance", default=1e-6, show_default=True, help="Width of the interval, as a part of A's diagonal.")
 @click.option(
-    "--absolute-tolerance", type=float, metavar="M", help="Width in the meshes' unit, in place of --tolerance."
+    "--tolerance",
+    type=FINITE,
+    default=1e-6,
+    show_default=True,
+    help="Width of the interval, as a part of A's diagonal.",
+)
+@click.option(
+    "--absolute-tolerance", type=FINITE, metavar="M", help="Width in the meshes' unit, in place of --tolerance."
 )
 @click.option("--symmetric", is_flag=True, help="The larger of both directions, not from A to B only.")
-@click.option("--threshold", type=float, metavar="M", help="Stop once the distance is proven below or above this.")
-@click.option("--time-limit", type=float, metavar="S", help="Seconds.")
-@click.option("--memory-limit", type=float, metavar="MB", help="Memory for the search, in 10^6 bytes.")
+@click.option("--threshold", type=FINITE, metavar="M", help="Stop once the distance is proven below or above this.")
+@click.option("--time-limit", type=FINITE, metavar="S", help="Seconds.")
+@click.option("--memory-limit", type=FINITE, metavar="MB", help="Memory for the search, in 10^6 bytes.")
 @click.option("--backend", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--picture", type=click.Path(path_type=Path), metavar="PNG", help="Draw both meshes and the witness.")

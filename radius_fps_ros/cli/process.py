@@ -22,8 +22,9 @@ from ..offline.settings import COPY_ALL, COPY_NONE, STORAGES
 from ..pipeline import PipelineSettings
 from ..sampling.engine import METHODS
 from . import INTERRUPTED
+from .options import FINITE, FiniteRange
 
-RANGE = click.FloatRange(0.0, 1e6)
+RANGE = FiniteRange(0.0, 1e6)
 
 
 def _levels(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,8 +57,8 @@ def _levels(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
 @click.option(
     "--range-max", type=RANGE, default=1e6, show_default=True, help="Points farther than this are not used [m]."
 )
-@click.option("--roi-min", type=float, nargs=3, metavar="X Y Z", help="Lower corner of the box that is used [m].")
-@click.option("--roi-max", type=float, nargs=3, metavar="X Y Z", help="Upper corner of the box that is used [m].")
+@click.option("--roi-min", type=FINITE, nargs=3, metavar="X Y Z", help="Lower corner of the box that is used [m].")
+@click.option("--roi-max", type=FINITE, nargs=3, metavar="X Y Z", help="Upper corner of the box that is used [m].")
 @click.option(
     "--method", type=click.Choice(METHODS), default="auto", show_default=True, help="All give the same samples."
 )
@@ -77,7 +78,7 @@ def _levels(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
     help=f"Levels whose features a sample gets, out of {', '.join(FEATURE_LEVELS)}.  [default: x_conv4]",
 )  # fmt: skip
 @click.option(
-    "--save-every", type=click.FloatRange(0.0, 1e6), default=10.0, show_default=True, metavar="S",
+    "--save-every", type=RANGE, default=10.0, show_default=True, metavar="S",
     help="Seconds of work that a kill may cost (or a tenth of all work).",
 )  # fmt: skip
 @click.option("--restart", is_flag=True, help="Begin anew: drop an interrupted run, replace a finished output.")

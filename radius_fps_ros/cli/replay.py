@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ..errors import InputError
+from .options import FINITE
 
 
 @click.command(
@@ -16,10 +17,16 @@ from ..errors import InputError
 )
 @click.argument("bag", type=click.Path(path_type=Path))
 @click.option("--topic", help="Publish only this topic; without it all PointCloud2 topics.")
-@click.option("--rate", default=1.0, show_default=True, help="How many times as fast as recorded.")
+@click.option("--rate", type=FINITE, default=1.0, show_default=True, help="How many times as fast as recorded.")
 @click.option("--loop", is_flag=True, help="Begin again at the end, until Ctrl-C.")
 @click.option("--clock", is_flag=True, help="Publish the bag's time on /clock, for nodes with use_sim_time.")
-@click.option("--wait", default=2.0, show_default=True, help="Seconds to wait for a subscriber before the first cloud.")
+@click.option(
+    "--wait",
+    type=FINITE,
+    default=2.0,
+    show_default=True,
+    help="Seconds to wait for a subscriber before the first cloud.",
+)
 @click.argument("ros_arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     bag: Path, topic: str | None, rate: float, loop: bool, clock: bool, wait: float, ros_arguments: tuple[str, ...]

@@ -7,8 +7,10 @@ import sys
 
 import click
 import pytest
+from click.types import FloatParamType
 
 from radius_fps_ros import cli
+from radius_fps_ros.cli.options import FiniteFloat
 from radius_fps_ros.errors import InputError
 
 
@@ -119,3 +121,32 @@ def test_a_name_that_is_not_text_is_printed():
 )
 def test_what_the_system_refuses_is_one_sentence_and_2(run, error, sentence):
     assert run(raiser(error)) == (2, "", f"radius-fps: {sentence}\n")
+
+
+NUMBERS = {
+    "certify": ("--tolerance", "--absolute-tolerance", "--threshold", "--time-limit", "--memory-limit"),
+    "process": ("--range-min", "--range-max", "--save-every", "--roi-min", "--roi-max"),
+    "replay": ("--rate", "--wait"),
+}
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400"])
+@pytest.mark.parametrize(("command", "option"), [(name, option) for name in NUMBERS for option in NUMBERS[name]])
+def test_no_option_takes_a_number_that_is_not_finite(command, option, value, monkeypatch, capsys):
+    values = [value, "0", "0"] if "roi" in option else [value]
+    arguments = {"certify": ["a", "b"], "process": ["bag", "-o", "out"], "replay": ["bag"]}[command]
+    monkeypatch.setattr(sys, "argv", ["radius-fps", command, *arguments, option, *values])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(f"Error: Invalid value for '{option}': ")
+    assert error.endswith("is not a finite number.") or "is not in the range" in error
+
+
+def test_every_float_option_refuses_nan():
+    for name in cli.COMMANDS:
+        command = cli.cli.get_command(click.Context(cli.cli), name)
+        for parameter in command.params:
+            if isinstance(parameter.type, FloatParamType):
+                assert isinstance(parameter.type, FiniteFloat), f"{name} {parameter.opts}"
