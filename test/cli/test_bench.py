@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -56,6 +57,12 @@ def scripts(tmp_path, monkeypatch):
 def test_every_script_is_in_the_table():
     files = {file.name for file in (ROOT / "benchmarks").glob("*.py")}
     assert {benchmark.script for benchmark in bench.BENCHMARKS} == files - HELPERS
+
+
+def test_the_readme_names_the_peers_that_need_no_device():
+    peers = {peer for benchmark in bench.BENCHMARKS if "cuda" not in benchmark.name for peer in benchmark.peers}
+    (line,) = re.findall(r"`\.venv/bin/pip install ([^`]+)`", (ROOT / "README.md").read_text())
+    assert set(line.split()) == peers
 
 
 @pytest.mark.slow
