@@ -115,7 +115,7 @@ def test_an_interrupted_run_goes_on(process, tmp_path, name, signals):
     """Killed and stopped in turn, then finished."""
     bag = write_bag(tmp_path / "bag", name, frames=120, topics=("/top",), replaced={k: malformed(2) for k in (3, 110)})
     out, partial = tmp_path / "out", tmp_path / "out.partial"
-    arguments = (bag, "-o", out, "--n", N, "--copy", "all", "--save-every", 0.02)
+    arguments = (bag, "-o", out, "--n", N, "--copy", "all", "--save-every", 0.2)
     parts, kept = 0, 0
     for number in signals:
         running = start(*arguments)  # each cloud is slowed down, so that it cannot be through before the signal
