@@ -214,12 +214,17 @@ def _typestore() -> Typestore:
 
 def _storage(path: Path) -> Path:
     """Return what rosbags opens: a folder with metadata, or a storage file."""
-    if not path.exists():
-        raise InputError(f"there is no bag at {path}")
+    try:
+        if not path.exists():
+            raise InputError(f"there is no bag at {path}")
+        is_folder = path.is_dir()
+        has_metadata = is_folder and (path / "metadata.yaml").exists()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     if path.name == "metadata.yaml":
         return path.parent
-    if path.is_dir():
-        if not (path / "metadata.yaml").exists():
+    if is_folder:
+        if not has_metadata:
             raise InputError(f"{path} is not a bag: it has no metadata.yaml; a .db3 or .mcap file can be named itself")
         return path
     if path.suffix not in STORAGE_SUFFIXES:

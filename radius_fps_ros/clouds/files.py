@@ -47,9 +47,9 @@ def read_cloud(path: str | os.PathLike[str], *, bin_columns: int | None = None) 
         raise InputError(f"{path} has the suffix {suffix!r}; allowed are {', '.join(SUFFIXES)}")
     if bin_columns not in (None, 4, 5):
         raise InputError(f"bin_columns is {bin_columns}; allowed are 4 (KITTI) and 5 (nuScenes)")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder, not a cloud file")
     try:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, not a cloud file")
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty (0 bytes)")
         records = _read_bin(path, bin_columns) if suffix == ".bin" else _READERS[suffix](path)

@@ -143,13 +143,12 @@ def load_mesh(path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArra
             raise InputError(f"{file}: the format {suffix or 'without a suffix'} is not one of {', '.join(SUFFIXES)}")
         if file.stat().st_size == 0:
             raise InputError(f"{file} is empty (0 bytes)")
-        recoded = None if suffix == ".glb" else _in_utf8(file.read_bytes(), suffix)
+        content = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
     try:
-        source = file if recoded is None else io.BytesIO(recoded)
-        scene = trimesh.load_scene(source, file_type=suffix[1:], process=False, skip_materials=True)
-        mesh = scene.to_mesh()
+        stream = io.BytesIO(_in_utf8(content, suffix))  # the readers take no file name that is not UTF-8 either
+        mesh = trimesh.load_scene(stream, file_type=suffix[1:], process=False, skip_materials=True).to_mesh()
     except Exception as error:  # the readers raise whatever their parsing meets
         detail = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{file} cannot be read as a {suffix} mesh: {detail}") from error
@@ -161,8 +160,8 @@ def load_mesh(path: str | os.PathLike[str]) -> tuple[NDArray[np.float64], NDArra
 _ASCII_ONLY = bytes(range(128)) + b"?" * 128
 
 
-def _in_utf8(content: bytes, suffix: str) -> bytes | None:
-    """A file whose comments or names are in another encoding, recoded; ``None`` where it can be read as it is.
+def _in_utf8(content: bytes, suffix: str) -> bytes:
+    """The file with comments and names that are in another encoding recoded; all else stays as it is.
 
     The readers take UTF-8 alone, and what is not ASCII says nothing about the triangles.
     """
@@ -171,12 +170,12 @@ def _in_utf8(content: bytes, suffix: str) -> bytes | None:
         text = max(0, content.find(b"end_header"))
     elif suffix == ".stl" and text >= 84 and text == 84 + 50 * int.from_bytes(content[80:84], "little"):
         text = 80  # binary: only its header is text, and must keep its length
+    elif suffix == ".glb":
+        text = 0  # UTF-8 by its specification
     head = content[:text]
-    if head.isascii():
-        return None
     try:
         head.decode()
     except UnicodeDecodeError:
         recoded = head.decode("latin-1").encode() if text == len(content) else head.translate(_ASCII_ONLY)
         return recoded + content[text:]
-    return None
+    return content

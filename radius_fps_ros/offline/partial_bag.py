@@ -184,8 +184,8 @@ def open_partial_bag(
         InputError: ``out`` exists, an earlier run's job differs, another process writes it, or it cannot be written.
     """
     folder = partial_folder(out)
-    _check_free(out, restart)
     try:
+        _check_free(out, restart)
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
     except OSError as error:
@@ -294,7 +294,7 @@ def _joined(parts: list[dict[str, Any]], custom_data: dict[str, str], ros_distro
 
 def _write_durably(path: Path, text: str) -> None:
     new = path.with_name(f"{path.name}.new")
-    new.write_text(text)
+    new.write_text(text, encoding="utf-8", errors="backslashreplace")  # a file name in it need not be text
     _sync(new)
     new.replace(path)
     _sync(path.parent)

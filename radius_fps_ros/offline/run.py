@@ -90,6 +90,12 @@ def process_bag(job: Job, observer: Observer, should_stop: Callable[[], bool] = 
 
 def _check_places(job: Job, bag: Recording) -> None:
     """The output must lie beside the bag: reading and writing one folder would end in a bag that holds itself."""
+    if job.out.name in ("", ".."):
+        raise InputError(f"the output {job.out} is no name of a new folder")
+    try:
+        job.out.name.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the output {job.out} is no name in UTF-8, in which a bag names its files") from None
     out = job.out.resolve()
     source = bag.files[0].resolve().parent if job.bag.is_dir() or job.bag.suffix == ".yaml" else job.bag.resolve()
     if source in (out, *out.parents):

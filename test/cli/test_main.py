@@ -11,7 +11,10 @@ from click.types import FloatParamType
 
 from radius_fps_ros import cli
 from radius_fps_ros.cli.options import FiniteFloat
+from radius_fps_ros.clouds import read_cloud
+from radius_fps_ros.clouds.bags import open_bag
 from radius_fps_ros.errors import InputError
+from radius_fps_ros.hausdorff import load_mesh
 
 
 @pytest.fixture
@@ -150,3 +153,22 @@ def test_every_float_option_refuses_nan():
         for parameter in command.params:
             if isinstance(parameter.type, FloatParamType):
                 assert isinstance(parameter.type, FiniteFloat), f"{name} {parameter.opts}"
+
+
+@pytest.fixture
+def forbidden(tmp_path):
+    """A folder that may not be looked into."""
+    folder, user = tmp_path / "forbidden", os.geteuid()
+    folder.mkdir()
+    folder.chmod(0)
+    if user == 0:
+        os.seteuid(65534)  # root may look into every folder
+    yield folder
+    os.seteuid(user)
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("read", [read_cloud, load_mesh, lambda path: open_bag(path).__enter__()])
+def test_a_file_in_a_forbidden_folder_is_one_sentence(read, forbidden):
+    with pytest.raises(InputError, match="Permission denied"):
+        read(forbidden / "a.ply")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -264,3 +265,28 @@ def test_the_documented_program_runs(bags, tmp_path, monkeypatch, capsys):
         "8 clouds, 0 of them done before\n{'clouds': 8, 'processed': 8, 'refused': 0"
     )
     assert len(content(tmp_path / "sampled")) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (".", "the output . is no name of a new folder"),
+        ("", "the output . is no name of a new folder"),
+        ("..", "the output .. is no name of a new folder"),
+        ("/", "the output / is no name of a new folder"),
+        ("a\udcff", "the output a\\udcff is no name in UTF-8"),
+        ("x" * 250, "cannot be written: File name too long"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_an_output_that_is_no_name_of_a_folder(name, sentence, bags, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in refused(bags["mcap"], "-o", name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bag_whose_name_is_not_text(bags, done, page, tmp_path):
+    named = shutil.copytree(bags["mcap"], tmp_path / "bag\udcff")
+    assert "bag\\udcff" in done(named, "-o", tmp_path / "out")
+    assert "bag\\udcff" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["bag"] == str(named)

@@ -58,6 +58,12 @@ def test_comments_and_names_in_another_encoding(kind, tmp_path):
         np.testing.assert_array_equal(read, meant)
 
 
+def test_a_file_name_that_is_not_text(tmp_path):
+    for suffix in (".ply", ".obj", ".stl", ".off", ".glb"):
+        exported(MESH).export(tmp_path / f"a{suffix}")
+        assert len(load_mesh((tmp_path / f"a{suffix}").rename(tmp_path / f"a\udcff{suffix}"))[1]) == len(MESH[1])
+
+
 def test_polygons_become_triangles(tmp_path):
     square = "v 0 0 0\nv 2 0 0\nv 2 1 0\nv 0 1 0\nv 1 3 0\n"
     (tmp_path / "quad.obj").write_text(square + "f 1 2 3 4\n")
