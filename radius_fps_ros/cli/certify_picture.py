@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hausdorff import Certificate, PreparedMesh
+from ..replacing import replacing
 
 MOST_TRIANGLES = 20_000  # drawn of each mesh; the rest of a larger one would only fill the same pixels
 
@@ -42,7 +43,8 @@ def draw(path: Path, a: PreparedMesh, b: PreparedMesh, certificate: Certificate,
     c = certificate
     figure.suptitle(f"Hausdorff distance in [{c.lower:.9g}, {c.upper:.9g}]  {c.status.value}")
     try:
-        figure.savefig(path, dpi=120)
+        with replacing(path) as new:
+            figure.savefig(new, dpi=120)
     except (OSError, ValueError) as error:
         raise InputError(f"the picture cannot be written to {path}: {error}") from None
 

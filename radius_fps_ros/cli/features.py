@@ -12,6 +12,7 @@ from ..clouds import Cloud, read_cloud, write_cloud
 from ..device import select_backend
 from ..errors import InputError
 from ..frame_features import FEATURE_LEVELS, named_config
+from ..replacing import replacing
 from ..sparse import (
     FeatureMaps,
     VoxelResBackBone8x,
@@ -69,8 +70,10 @@ def command(
     click.echo(summary({"input": tensor, **maps}))
     if picture is not None:
         draw_sites({"input": tensor, **maps}, picture)
+        click.echo(f"written to {picture}")
     if output is not None:
         _write(output, points, maps, levels)
+        click.echo(f"written to {output}")
 
 
 def _write(output: Path, points: Cloud, maps: FeatureMaps, levels: tuple[str, ...]) -> None:
@@ -82,7 +85,8 @@ def _write(output: Path, points: Cloud, maps: FeatureMaps, levels: tuple[str, ..
         arrays[f"{name}_indices"], arrays[f"{name}_features"] = tensor.indices, tensor.features
         arrays[f"{name}_centres"] = site_centres(tensor)
     try:
-        np.savez(output, **arrays)
+        with replacing(output) as new, new.open("wb") as file:
+            np.savez(file, **arrays)
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror or error}") from error
 

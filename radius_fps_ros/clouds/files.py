@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
+from ..replacing import replacing
 from .decode import Cloud
 from .wording import describe_error, describe_names
 
@@ -68,6 +69,8 @@ def write_cloud(path: str | os.PathLike[str], records: Records) -> None:
     becomes several columns ``name_0``, ``name_1``, ... in ``.ply`` and ``.xyz``. ``.bin`` holds float32 x y z intensity
     and, if there is one, ring, and nothing else.
 
+    A file of that name is replaced once the new one is complete.
+
     Raises:
         InputError: the suffix is unknown, the format cannot hold the fields, or the file cannot be written.
     """
@@ -78,7 +81,8 @@ def write_cloud(path: str | os.PathLike[str], records: Records) -> None:
     packed = _packed(records)
     _check_fields(path, packed.dtype)
     try:
-        _WRITERS[suffix](path, packed)
+        with replacing(path) as new:
+            _WRITERS[suffix](new, packed)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
 
@@ -148,8 +152,8 @@ def _write_bin(path: Path, records: Records) -> None:
     names = records.dtype.names or ()
     if set(names) not in (set(_KITTI), set(_NUSCENES)):
         raise InputError(
-            f"{path} can hold x, y, z, intensity and perhaps ring, but the fields are: {describe_names(names)}; "
-            "write .pcd, .ply, .npy or .xyz"
+            "a .bin file can hold x, y, z, intensity and perhaps ring, "
+            f"but the fields are: {describe_names(names)}; write .pcd, .ply, .npy or .xyz"
         )
     columns = [records[name].astype("<f4") for name in (_KITTI if len(names) == 4 else _NUSCENES)]
     np.column_stack(columns).tofile(path)

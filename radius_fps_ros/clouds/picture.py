@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ..replacing import replacing
+
 Points = npt.NDArray[np.float32]
 
 BACKGROUND, INK, POINTS, SAMPLES, SENSOR = "#10141a", "#dbe2ea", "#75869a", "#ffb000", "#4cc2ff"
@@ -49,4 +51,5 @@ def save_picture(path: Path, points: Points, samples: Points, title: str, inches
     axes.tick_params(colors=INK)
     axes.legend(loc="upper right", markerscale=2, facecolor="#1b222b", labelcolor=INK, edgecolor="none")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    with replacing(path) as new:
+        figure.savefig(new)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..device import is_cupy_array
 from ..errors import InputError
+from ..replacing import replacing
 from .tensor import SparseTensor
 
 
@@ -57,8 +58,8 @@ def draw_sites(maps: Mapping[str, SparseTensor], path: str | Path, *, sample: in
         )  # fmt: skip
         figure.colorbar(marks, ax=axes, label="sites along z", ticks=MaxNLocator(integer=True))
     try:
-        with open(path, "wb") as file:
-            figure.savefig(file, dpi=100, format="png")
+        with replacing(path) as new:
+            figure.savefig(new, dpi=100, format="png")
     except OSError as error:
         raise InputError(f"cannot write the picture {path}: {error.strerror or error}") from error
 
