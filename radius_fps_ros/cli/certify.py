@@ -13,6 +13,7 @@ import click
 
 from ..errors import InputError
 from ..hausdorff import Certificate, Progress, Status, certify_hausdorff, prepare_mesh, warm_up
+from ..hausdorff.rounding import printed_above, printed_interval
 from .options import FINITE
 
 EXIT_CODES = {Status.CONVERGED: 0, Status.PROVEN_BELOW: 0, Status.PROVEN_ABOVE: 1}
@@ -96,8 +97,8 @@ def _bytes(megabytes: float) -> int:
 
 
 def _print(c: Certificate, symmetric: bool, threshold: float | None) -> None:
-    click.echo(f"{'symmetric ' if symmetric else ''}distance in [{c.lower!r}, {c.upper!r}]  {c.status.value}")
-    click.echo(f"{c.status.meaning(threshold)}; gap {c.relative_gap:.2g} of A's diagonal")
+    click.echo(f"{'symmetric ' if symmetric else ''}distance in {printed_interval(c.lower, c.upper)}  {c.status.value}")
+    click.echo(f"{c.status.meaning(threshold)}; gap {printed_above(c.relative_gap, 2)} of A's diagonal")
     witness, nearest = (", ".join(f"{x:.9g}" for x in point) for point in (c.witness_a, c.witness_b))
     on, other = ("A", "B") if c.direction == "a_to_b" else ("B", "A")
     click.echo(f"witness on {on}: ({witness}); nearest on {other}: ({nearest})")
@@ -117,7 +118,7 @@ def _progress_line() -> Iterator[Callable[[Progress], bool | None] | None]:
     with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
 
         def show(state: Progress) -> None:
-            interval = f"[{state.lower:.9g}, {state.upper:.9g}]"
+            interval = printed_interval(state.lower, state.upper, 9)
             open_now = f"{state.surviving:,} triangles open"
             live.update(Text(f"{interval}  {open_now}  {state.elapsed:.1f} s"), refresh=True)
 

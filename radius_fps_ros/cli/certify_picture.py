@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hausdorff import Certificate, PreparedMesh
+from ..hausdorff.rounding import printed_interval
 from ..replacing import replacing
 
 MOST_TRIANGLES = 20_000  # drawn of each mesh; the rest of a larger one would only fill the same pixels
@@ -41,7 +42,7 @@ def draw(path: Path, a: PreparedMesh, b: PreparedMesh, certificate: Certificate,
         axes.set_title(title)
     axes.legend(loc="upper right")
     c = certificate
-    figure.suptitle(f"Hausdorff distance in [{c.lower:.9g}, {c.upper:.9g}]  {c.status.value}")
+    figure.suptitle(f"Hausdorff distance in {printed_interval(c.lower, c.upper, 9)}  {c.status.value}")
     try:
         with replacing(path) as new:
             figure.savefig(new, dpi=120)

@@ -33,7 +33,7 @@ class Status(str, enum.Enum):
 
     def meaning(self, threshold: float | None = None) -> str:
         """What the status says about the distance, in words; ``threshold`` is the one that was asked about."""
-        bound = "the threshold" if threshold is None else f"the threshold {threshold:g}"
+        bound = "the threshold" if threshold is None else f"the threshold {_shortest(threshold)}"
         return {
             Status.CONVERGED: "the interval is as narrow as asked",
             Status.PROVEN_BELOW: f"the distance is proven to be at most {bound}",
@@ -43,6 +43,11 @@ class Status(str, enum.Enum):
             Status.PRECISION_LIMIT: "the interval is as narrow as float64 allows for these coordinates; it is valid",
             Status.CANCELLED: "cancelled; the interval is valid",
         }[self]
+
+
+def _shortest(number: float) -> str:
+    """All digits of a number, because a proof for a rounded threshold is another one; as few as give it back."""
+    return repr(float(number)).removesuffix(".0")
 
 
 @dataclass(frozen=True)

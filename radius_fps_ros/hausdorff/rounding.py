@@ -23,6 +23,7 @@ Products that underflow lose at most 2^-1074, square roots of their sums less th
 
 from __future__ import annotations
 
+import decimal
 import math
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -44,3 +45,23 @@ def round_up(value: float, error: float) -> float:
 def round_down(value: float, error: float) -> float:
     """A lower bound of an exact, non-negative value from a computed one."""
     return max(0.0, math.nextafter(value - error, -math.inf)) if error > 0.0 else value
+
+
+def printed_below(value: float, digits: int = 17) -> str:
+    """The largest number of so many digits that is not above a lower bound, as text: still a lower bound."""
+    return _printed(value, digits, decimal.ROUND_FLOOR)
+
+
+def printed_above(value: float, digits: int = 17) -> str:
+    """The smallest number of so many digits that is not below an upper bound, as text: still an upper bound."""
+    return _printed(value, digits, decimal.ROUND_CEILING)
+
+
+def printed_interval(lower: float, upper: float, digits: int = 17) -> str:
+    """``[lower, upper]`` as text that contains the interval: rounded to nearest, its ends would prove nothing."""
+    return f"[{printed_below(lower, digits)}, {printed_above(upper, digits)}]"
+
+
+def _printed(value: float, digits: int, rounding: str) -> str:
+    exact = decimal.Context(digits, rounding).create_decimal(decimal.Decimal(value))
+    return f"{exact.normalize():f}" if 1e-5 <= abs(value) < 1e15 or value == 0.0 else f"{exact.normalize():e}"
