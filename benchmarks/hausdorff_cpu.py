@@ -56,6 +56,7 @@ def published_pairs() -> list[Pair]:
             return np.ascontiguousarray(arrays["V"], np.float64), np.ascontiguousarray(arrays["F"], np.int32)
 
     entries = json.loads(reference.read_text())
+    data_folder(sorted({f"meshes/{entry[side]}" for entry in entries for side in "AB"}))
     return [
         Pair(e["id"], load(e["A"]), load(e["B"]), (e["directed_A_to_B"]["lower"], e["directed_A_to_B"]["upper"]))
         for e in entries

@@ -21,7 +21,7 @@ WHAT = {
 def data_folder(needed: Sequence[str], folder: str | None = None) -> Path | None:
     """``folder``, by default what RADIUS_FPS_DATA names; ``None`` where neither is given: only generated data runs.
 
-    A script whose ``needed`` files, some of ``WHAT``, are not in it ends with one sentence that names them.
+    A script whose ``needed`` files (relative paths or patterns) are not in it ends with one sentence that names them.
     """
     named = folder or os.environ.get("RADIUS_FPS_DATA")
     if not named:
@@ -30,6 +30,6 @@ def data_folder(needed: Sequence[str], folder: str | None = None) -> Path | None
     missing = [what for what in needed if not any(path.glob(what))]
     if missing:
         state = "does not" if path.is_dir() else "is no folder"
-        holds = ", ".join(WHAT[what] for what in needed)
+        holds = ", ".join(WHAT.get(what, what) for what in needed)
         raise SystemExit(f"the folder of real data (RADIUS_FPS_DATA) must hold {holds}; {path} {state}")
     return path

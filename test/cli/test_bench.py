@@ -167,6 +167,15 @@ def test_what_the_folder_of_real_data_must_hold_is_said(script, function, exists
     assert end.value.code == sentence
 
 
+def test_a_mesh_that_the_reference_names_and_the_folder_has_not_is_said(tmp_path, monkeypatch):
+    (tmp_path / "meshes").mkdir()
+    (tmp_path / "meshes" / "reference.json").write_text(json.dumps([{"A": "a.npz", "B": "b.npz"}]))
+    monkeypatch.setenv("RADIUS_FPS_DATA", str(tmp_path))
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    with pytest.raises(SystemExit, match=r"must hold meshes/a.npz, meshes/b.npz; \S+ does not$"):
+        importlib.import_module("hausdorff_cpu").published_pairs()
+
+
 def test_a_script_without_its_real_data_ends_with_the_sentence_alone(monkeypatch):
     monkeypatch.setenv("RADIUS_FPS_DATA", "no/such/folder")
     done = run("backbone", "--quick")
