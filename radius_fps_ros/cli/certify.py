@@ -14,7 +14,7 @@ import click
 from ..errors import InputError
 from ..hausdorff import Certificate, Progress, Status, certify_hausdorff, prepare_mesh, warm_up
 from ..hausdorff.rounding import printed_above, printed_interval
-from .options import FINITE
+from .options import FINITE, check_place
 
 EXIT_CODES = {Status.CONVERGED: 0, Status.PROVEN_BELOW: 0, Status.PROVEN_ABOVE: 1}
 LIMIT_REACHED = 3
@@ -64,6 +64,11 @@ def command(
     above --threshold; 2 bad input; 3 a limit came first (the interval is valid); 70 a fault of this program;
     130 interrupted by Ctrl-C.
     """
+    if picture is not None:
+        from .certify_picture import check_format
+
+        check_place(picture)
+        check_format(picture)
     meshes = prepare_mesh(a), prepare_mesh(b)
     warm_up(backend)  # compiling is part of neither the time limit nor the time that is printed
     with _progress_line() as progress:

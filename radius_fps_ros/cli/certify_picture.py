@@ -15,6 +15,15 @@ from ..replacing import replacing
 MOST_TRIANGLES = 20_000  # drawn of each mesh; the rest of a larger one would only fill the same pixels
 
 
+def check_format(path: Path) -> None:
+    """Raise an InputError where no picture can be written with this suffix."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix and path.suffix[1:].lower() not in known:
+        raise InputError(f"{path} has the suffix {path.suffix!r}; a picture can be {', '.join(sorted(known))}")
+
+
 def draw(path: Path, a: PreparedMesh, b: PreparedMesh, certificate: Certificate, names: tuple[str, str]) -> None:
     """Write the picture: all of it on the left, the surroundings of the witness on the right.
 

@@ -23,6 +23,7 @@ from ..sparse import (
     summary,
     voxelize_for,
 )
+from .options import check_place
 
 
 @click.command(
@@ -59,6 +60,8 @@ def command(
     """
     if output is not None and output.suffix.lower() not in (".npz", ".pcd", ".npy", ".ply", ".xyz"):
         raise InputError(f"{output} has the suffix {output.suffix!r}; allowed are .npz, .pcd, .npy, .ply and .xyz")
+    check_place(output)
+    check_place(picture)
     settings = named_config(config, select_backend(backend).name)
     points = read_cloud(cloud)
     net = VoxelResBackBone8x.from_config(settings, weights=weights, seed=seed, dtype=dtype, backend=backend)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import click
 from click.types import FloatParamType
+
+from ..errors import InputError
 
 
 class FiniteFloat(FloatParamType):
@@ -25,3 +29,20 @@ class FiniteRange(click.FloatRange, FiniteFloat):
 
 
 FINITE = FiniteFloat()
+
+
+def check_place(path: Path | None) -> None:
+    """Refuse a file that could not be written, before the work that it would hold is done.
+
+    Raises:
+        InputError: its folder does not exist or may not be written, or it is a folder itself.
+    """
+    if path is None:
+        return
+    folder = path.parent
+    if not folder.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {folder}")
+    if path.is_dir():
+        raise InputError(f"{path} cannot be written: it is a folder")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise InputError(f"{path} cannot be written: permission denied")

@@ -11,8 +11,10 @@ import click
 import numpy as np
 
 from ..clouds import Cloud, read_cloud, write_cloud
+from ..clouds.files import SUFFIXES
 from ..errors import InputError
 from ..sampling import Sampler
+from .options import check_place
 
 
 @click.command(
@@ -54,6 +56,9 @@ def command(
 
     Exit code: 0, or 2 for bad input.
     """
+    if output is not None and output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{output} has the suffix {output.suffix!r}; allowed are {', '.join(SUFFIXES)}")
+    check_place(output)
     points = read_cloud(cloud, bin_columns=int(bin_columns) if bin_columns else None)
     sampler = Sampler(backend=backend, method=method, threads=threads)
     first = _first_finite(cloud, points) if start is None else start
@@ -78,16 +83,21 @@ def command(
         click.echo(json.dumps(report, indent=2, allow_nan=False))
         return
     stats = result.stats
-    threads_used = f", {stats.threads} thread{'s' if stats.threads > 1 else ''}" if stats.backend == "cpu" else ""
-    click.echo(f"{cloud}: {len(points):,} points with {' '.join(points.records.dtype.names or ())}")
+    threads_used = f", {_counted(stats.threads, 'thread')}" if stats.backend == "cpu" else ""
+    click.echo(f"{cloud}: {_counted(len(points), 'point')} with {' '.join(points.records.dtype.names or ())}")
+    count = len(result.indices)
     click.echo(
-        f"{len(result.indices):,} samples, coverage radius {result.coverage_radius:.6g}, "
+        f"{_counted(count, 'sample')}, coverage radius {result.coverage_radius:.6g}, "
         f"{stats.milliseconds:.1f} ms ({stats.method} on {stats.backend}{threads_used})"
     )
-    if len(result.indices) < n_samples:
+    if count < n_samples:
         click.echo(f"fewer than the {n_samples:,} asked for: no more distinct points exist")
     if output is not None:
         click.echo(f"written to {output}")
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _first_finite(path: Path, points: Cloud) -> int:

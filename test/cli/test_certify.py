@@ -121,8 +121,8 @@ def test_progress_line_on_a_terminal(spheres, call, monkeypatch):
         (("--memory-limit", "-1"), "--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not -1\n"),
         (("--memory-limit", "1e-9"), "--memory-limit must be a finite number of MB, at least 1e-6 (a byte), not 1e-09"),
         (("--memory-limit", "1e305"), "--memory-limit must be a finite number of MB"),
-        (("--picture", "/nowhere/at/all.png"), "the picture cannot be written to /nowhere/at/all.png"),
-        (("--picture", "worst.docx"), "the picture cannot be written to worst.docx"),
+        (("--picture", "/nowhere/at/all.png"), "/nowhere/at/all.png cannot be written: there is no folder /nowhere/at"),
+        (("--picture", "worst.docx"), "worst.docx has the suffix '.docx'; a picture can be "),
     ],
 )
 def test_bad_options_are_one_sentence(options, sentence, spheres, call):

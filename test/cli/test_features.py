@@ -43,7 +43,8 @@ def test_summary_of_every_level_is_printed(scan, config):
 
 
 def test_levels_are_written_as_arrays(scan, config, tmp_path):
-    run(scan, "--config", config, "-o", tmp_path / "out.npz", "--picture", tmp_path / "sites.png")
+    output = run(scan, "--config", config, "-o", tmp_path / "out.npz", "--picture", tmp_path / "sites.png")
+    assert output.endswith(f"written to {tmp_path / 'sites.png'}\nwritten to {tmp_path / 'out.npz'}\n")
     arrays = np.load(tmp_path / "out.npz")
     count = len(arrays["x_conv4_indices"])
     assert arrays["x_conv4_features"].shape == (count, 8)

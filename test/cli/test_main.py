@@ -172,3 +172,24 @@ def forbidden(tmp_path):
 def test_a_file_in_a_forbidden_folder_is_one_sentence(read, forbidden):
     with pytest.raises(InputError, match="Permission denied"):
         read(forbidden / "a.ply")
+
+
+@pytest.mark.parametrize("place", [("nowhere", "a.npy"), ("folder.npy",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sample", "gone.pcd", "--n", "1", "-o"),
+        ("features", "gone.pcd", "-o"),
+        ("features", "gone.pcd", "--picture"),
+        ("certify", "gone.ply", "gone.ply", "--picture"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(arguments, place, monkeypatch, capsys, tmp_path):
+    (tmp_path / "folder.npy").mkdir()
+    monkeypatch.setattr(sys, "argv", ["radius-fps", *arguments, str(tmp_path.joinpath(*place))])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert f"{place[-1]} cannot be written: " in error
+    assert error.count("\n") == 1

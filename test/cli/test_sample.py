@@ -66,6 +66,7 @@ def test_prints_a_summary(pcd, scan):
     assert "100 samples, coverage radius" in done.stdout
     assert " ms (" in done.stdout
     assert "written" not in done.stdout
+    assert "\n1 sample, coverage radius" in run("sample", pcd, "--n", 1, "--backend", "cpu").stdout
 
 
 def test_pcd_in_ply_out_with_all_fields_and_json(pcd, scan, tmp_path):
