@@ -14,6 +14,7 @@ import trimesh
 from fast_simplification import simplify
 
 from radius_fps_ros.hausdorff import Status, certify_hausdorff, load_mesh, prepare_mesh
+from radius_fps_ros.hausdorff.rounding import printed_interval
 
 CLOSE_ENOUGH = 1.02  # the search ends when the counts of triangles it lies between differ by no more than this factor
 
@@ -21,7 +22,7 @@ CLOSE_ENOUGH = 1.02  # the search ends when the counts of triangles it lies betw
 def within_proven(original, other, within):
     """Whether both directed distances are proven to be at most ``within``."""
     answer = certify_hausdorff(original, other, symmetric=True, threshold=within)
-    print(f"{answer.status}: distance in [{answer.lower:.4g}, {answer.upper:.4g}] m")
+    print(f"{answer.status}: distance in {printed_interval(answer.lower, answer.upper, 4)} m")
     return answer.status is Status.PROVEN_BELOW
 
 

@@ -45,7 +45,7 @@ def cuda_unavailable_reason() -> str | None:
     try:
         import cupy
     except ImportError:
-        return "CuPy is not installed (pip install 'radius_fps_ros[cuda12]' or '[cuda13]')"
+        return "CuPy is not installed (pip install cupy-cuda12x or cupy-cuda13x)"
     except Exception as error:  # CuPy makes folders and loads libraries when it is imported: much can fail
         return f"CUDA is not usable because CuPy cannot be imported ({type(error).__name__}: {error})"
     try:
