@@ -140,6 +140,19 @@ def backbone_cuda() -> str:
     return f"{origin(results, 'cuda')}\n\n{table}"
 
 
+def hausdorff_cpu_pairs() -> str:
+    """Pair by pair, those of the shared meshes."""
+    results = load("hausdorff_cpu")
+    table = []
+    for pair in dict.fromkeys(row["pair"] for row in results["rows"] if not row["pair"].startswith("sphere")):
+        at = {row["tolerance"]: row for row in results["rows"] if row["pair"] == pair}
+        figures = [(ms(at[t]["median_ms"]), ms(at[t].get("peer_median_ms")) or "-") for t in (1e-4, 1e-6)]
+        faces = " / ".join(f"{n:,}" for n in at[1e-4]["faces"])
+        table.append((pair.replace("|", " / "), faces, *figures[0], *figures[1], ms(at[1e-8]["median_ms"])))
+    headings = "pair | faces A / B | 1e-4 | published | 1e-6 | published | 1e-8"
+    return f"{origin(results, 'cpu')}\n\n{markdown(headings, table)}"
+
+
 def hausdorff_cpu() -> str:
     results = load("hausdorff_cpu")
     table = markdown(
@@ -304,7 +317,8 @@ def summary() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
-        summary, fps_cpu, fps_cuda, backbone_cpu, backbone_cuda, hausdorff_cpu, hausdorff_cuda, hausdorff_service,
+        summary, fps_cpu, fps_cuda, backbone_cpu, backbone_cuda, hausdorff_cpu, hausdorff_cpu_pairs, hausdorff_cuda,
+        hausdorff_service,
         node_latency, process_bag,
     )
 }  # fmt: skip
