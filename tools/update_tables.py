@@ -140,6 +140,17 @@ def backbone_cuda() -> str:
     return f"{origin(results, 'cuda')}\n\n{table}"
 
 
+def middleware() -> str:
+    results = load("middleware")
+    rows = [
+        (f"{row['points']:,}", row["transport"], row["reliability"].replace("_", " "),
+         f"{row['received']} of {row['published']}", " / ".join(filter(None, (ms(row["p50_ms"]), ms(row["p99_ms"])))))
+        for row in results["rows"]
+    ]  # fmt: skip
+    headings = "points of 16 bytes | transport | reliability | received | p50 / p99 ms"
+    return f"{origin(results, 'cpu')}\n\n{markdown(headings, rows)}"
+
+
 def hausdorff_cpu_pairs() -> str:
     """Pair by pair, those of the shared meshes."""
     results = load("hausdorff_cpu")
@@ -318,7 +329,7 @@ TABLES: dict[str, Callable[[], str]] = {
     table.__name__: table
     for table in (
         summary, fps_cpu, fps_cuda, backbone_cpu, backbone_cuda, hausdorff_cpu, hausdorff_cpu_pairs, hausdorff_cuda,
-        hausdorff_service,
+        middleware, hausdorff_service,
         node_latency, process_bag,
     )
 }  # fmt: skip

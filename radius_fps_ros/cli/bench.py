@@ -84,6 +84,10 @@ BENCHMARKS = (
     Benchmark("node", "clouds.py", quick=("--runs", "10")),
     Benchmark("node", "process_bag.py", quick=("--runs", "1", "--frames", "5")),
     Benchmark("node", "node_latency.py", _ros_unavailable_reason, quick=("--seconds", "2", "--points", "20000")),
+    Benchmark(
+        "node", "middleware.py", _ros_unavailable_reason,
+        quick=("--clouds", "3", "--points", "100", "--reliability", "reliable"),
+    ),
     Benchmark("node", "hausdorff_service.py", _ros_unavailable_reason, quick=("--runs", "1", "--rings", "40")),
 )  # fmt: skip
 GROUPS = tuple(dict.fromkeys(benchmark.group for benchmark in BENCHMARKS))

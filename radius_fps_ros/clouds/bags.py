@@ -173,12 +173,6 @@ def _bag_files(folder: Path) -> Iterator[Path]:
             yield file
 
 
-def cloud_topics(path: str | Path) -> list[str]:
-    """Return the names of a bag's PointCloud2 topics; raises what `open_bag` raises."""
-    with open_bag(path) as bag:
-        return list(bag.counts)
-
-
 def deserialize_cloud(cdr: bytes) -> Any:
     """Return a serialized PointCloud2 (CDR) as a message object that `decode_cloud` reads.
 

@@ -155,6 +155,8 @@ _Loaded = tuple[Any, Callable[[_Tensor], NDArray[Any]]]
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
+    if isinstance(error, MemoryError):  # damage can claim any size, but so can a sound file
+        return InputError(f"the checkpoint {path} needs more memory than there is, or is damaged")
     return InputError(f"the checkpoint {path} is damaged or no PyTorch file ({type(error).__name__}: {error})")
 
 

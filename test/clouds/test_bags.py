@@ -8,7 +8,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 from radius_fps_ros.clouds import decode_cloud
-from radius_fps_ros.clouds.bags import POINT_CLOUD, cloud_topics, deserialize_cloud, open_bag
+from radius_fps_ros.clouds.bags import POINT_CLOUD, deserialize_cloud, open_bag
 from radius_fps_ros.errors import InputError
 
 STORE = get_typestore(Stores.ROS2_KILTED)
@@ -89,9 +89,8 @@ def read_all(path, topic=None):
 def test_all_clouds_come_back_byte_for_byte_in_order(bag):
     path, written = bag
     assert read_all(path) == written
-    assert cloud_topics(path) == ["/top", "/side"]
     with open_bag(path) as opened:
-        assert opened.counts == {"/top": 4, "/side": 4}
+        assert list(opened.counts.items()) == [("/top", 4), ("/side", 4)]
         assert len(list(opened)) == len(list(opened)) == 8
 
 
@@ -128,7 +127,7 @@ def test_topics_that_are_not_there(bag):
 def test_no_clouds(tmp_path, plugin):
     write_bag(tmp_path / "bag", plugin, {"/words": "std_msgs/msg/String"})
     with pytest.raises(InputError, match=r"holds no sensor_msgs/msg/PointCloud2; its topics are: '/words \(std_msgs"):
-        cloud_topics(tmp_path / "bag")
+        read_all(tmp_path / "bag")
 
 
 def test_empty(tmp_path, plugin):

@@ -23,6 +23,7 @@ from sensor_msgs.msg import PointCloud2, PointField
 from radius_fps_ros.clouds import decode_cloud
 from radius_fps_ros.hausdorff import certify_hausdorff
 from radius_fps_ros.nodes.monitor import StreamMonitor
+from radius_fps_ros.nodes.processes import NodeProcess
 from radius_fps_ros.nodes.stream import StreamFrame
 from radius_fps_ros.sampling import farthest_point_sampling
 
@@ -192,6 +193,27 @@ def next_diagnostics(node, perception, timeout=PATIENCE):
     finally:
         in_executor(node.executor, node.destroy_subscription, subscription)
     raise AssertionError("no diagnostics came")
+
+
+@contextmanager
+def active_node(observer, namespace, log, parameters=None, program=None):
+    """Yields (monitor, process) of a perception node that is activated and logs to the file ``log``.
+
+    It must stay up and end with exit code 0.
+    """
+    name = f"{namespace}/radius_fps_perception"
+    with (
+        log.open("w") as output,
+        NodeProcess(
+            "perception_node", namespace=namespace, parameters=parameters, output=output, program=program
+        ) as process,
+    ):
+        monitor = StreamMonitor(observer, name, topic=f"{namespace}/points")
+        process.bring_up(observer, name)
+        assert monitor.wait_until_connected()
+        yield monitor, process
+        assert process.process.poll() is None, "the node did not stay up"
+        assert process.stop() == 0
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from radius_fps_interfaces.msg import FrameStats
 from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
 from scenarios import (
+    active_node,
     check_answers,
     exchange,
     in_executor,
@@ -17,9 +18,6 @@ from scenarios import (
     wait_until,
     xyzi_cloud,
 )
-
-from radius_fps_ros.nodes.monitor import StreamMonitor
-from radius_fps_ros.nodes.processes import NodeProcess
 
 pytestmark = pytest.mark.ros
 
@@ -49,17 +47,8 @@ def running(ros_node, tmp_path_factory):
     path = tmp_path_factory.mktemp("budget") / "log"
     parameters = {"n_samples": N_SAMPLES, "min_samples": MIN_SAMPLES, "features": "on", "backend": "cpu"}
     parameters |= {"budget_ms": 150.0, "use_sim_time": True}
-    with path.open("w") as log:
-        process = NodeProcess(
-            "perception_node", namespace="/budget", parameters=parameters, output=log, program=("-c", LOADED)
-        )
-        with process:
-            monitor = StreamMonitor(ros_node, NAME, topic="/budget/points")
-            process.bring_up(ros_node, NAME)
-            assert monitor.wait_until_connected()
-            yield monitor, path
-            assert process.process.poll() is None, "the node did not stay up"
-            assert process.stop() == 0
+    with active_node(ros_node, "/budget", path, parameters, ("-c", LOADED)) as (monitor, _):
+        yield monitor, path
 
 
 def frames(monitor, size, count):

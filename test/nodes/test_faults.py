@@ -11,6 +11,7 @@ from radius_fps_interfaces.msg import FrameStats
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 from scenarios import (
+    active_node,
     check_answers,
     exchange,
     in_executor,
@@ -23,9 +24,6 @@ from scenarios import (
 )
 from sensor_msgs.msg import PointCloud2
 
-from radius_fps_ros.nodes.monitor import StreamMonitor
-from radius_fps_ros.nodes.processes import NodeProcess
-
 pytestmark = pytest.mark.ros
 
 N_SAMPLES = 32
@@ -37,15 +35,8 @@ def running(ros_node, tmp_path_factory):
     """A monitor of an active node that asks for reliable clouds, and the path of the node's log."""
     path = tmp_path_factory.mktemp("faults") / "log"
     parameters = {"n_samples": N_SAMPLES, "input_reliability": "reliable"}
-    with path.open("w") as log:
-        process = NodeProcess("perception_node", namespace="/faults", parameters=parameters, output=log)
-        with process:
-            monitor = StreamMonitor(ros_node, NAME, topic="/faults/points")
-            process.bring_up(ros_node, NAME)
-            assert monitor.wait_until_connected()
-            yield monitor, path
-            assert process.process.poll() is None, "the node did not stay up"
-            assert process.stop() == 0
+    with active_node(ros_node, "/faults", path, parameters) as (monitor, _):
+        yield monitor, path
 
 
 @pytest.fixture

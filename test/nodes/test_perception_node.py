@@ -10,6 +10,7 @@ from lifecycle_msgs.msg import Transition
 from radius_fps_interfaces.msg import FrameStats
 from scenarios import (
     PATIENCE,
+    active_node,
     check_answers,
     exchange,
     malformed_clouds,
@@ -44,15 +45,9 @@ def start(namespace, ros_node, log, parameters=None):
 @pytest.fixture(scope="module")
 def running(ros_node, tmp_path_factory):
     """An active node and a monitor connected to it; it must end with exit code 0."""
-    with (tmp_path_factory.mktemp("perception") / "log").open("w+") as log:
-        process, name = start("/shared", ros_node, log, {"n_samples": N_SAMPLES})
-        with process:
-            monitor = StreamMonitor(ros_node, name, topic="/shared/points")
-            process.bring_up(ros_node, name)
-            assert monitor.wait_until_connected()
-            yield monitor, name, process
-            assert process.process.poll() is None, "the node did not stay up"
-            assert process.stop() == 0
+    log = tmp_path_factory.mktemp("perception") / "log"
+    with active_node(ros_node, "/main", log, {"n_samples": N_SAMPLES}) as (monitor, process):
+        yield monitor, "/main/radius_fps_perception", process
 
 
 def test_every_frame_is_answered_with_its_own_points(running):

@@ -111,6 +111,15 @@ def test_tensors_outside_their_storage_are_refused(tmp_path, size, stride, offse
         load_weights(tmp_path / "w.pth")
 
 
+def test_memory_that_runs_out_is_not_called_damage(monkeypatch):
+    def exhausted(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("radius_fps_ros.sparse.checkpoints._values", exhausted)
+    with pytest.raises(InputError, match=r"small_zip\.pth needs more memory than there is"):
+        load_weights(DATA / "small_zip.pth")
+
+
 def _damage(tmp_path, name):
     raw = (DATA / name).read_bytes()
     for end in (0, 1, 40, len(raw) // 2, len(raw) - 3):
