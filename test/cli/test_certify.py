@@ -103,6 +103,7 @@ def test_progress_line_on_a_terminal(spheres, call, monkeypatch):
 
     monkeypatch.setattr("radius_fps_ros.hausdorff.goal.PROGRESS_INTERVAL", 0.0)
     terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")  # on a dumb one nothing can be drawn over
     monkeypatch.setattr(sys, "stderr", terminal)
     code, out, _ = call(*spheres)
     assert code == 0

@@ -62,6 +62,7 @@ def test_what_the_command_shows_contains_the_interval(monkeypatch, tmp_path, cap
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
     state = Progress(1 / 3, np.nextafter(2 / 3, 0), 7, 1.0)
     with certify._progress_line() as progress:
         progress(state)
