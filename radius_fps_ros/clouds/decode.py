@@ -85,16 +85,36 @@ class Cloud:
         return finite
 
 
-def decode_cloud(message: PointCloud2Like) -> Cloud:
-    """Return the points of a PointCloud2, in row-major order when it is organized.
+@dataclass(frozen=True)
+class CloudBytes:
+    """A PointCloud2's bytes, known to hold what its header claims, and not read yet.
 
-    Nothing is copied unless rows are padded, or x, y and z are not evenly spaced native float32. Nothing is allocated
-    before the data is known to hold what the header claims. A cloud of zero points is an empty Cloud. ``row_step``
-    matters only with several rows, and the padding of the last one may be missing.
+    Point i begins at byte ``i // width * row_step + i % width * layout.point_step``.
+
+    Attributes:
+        layout: of a point; without any fields only where there are no points.
+        fields: the message's own entries that ``layout`` was read from.
+        count, width: points in all, and in a row.
+        row_step: bytes from row to row, at least a row's points.
+        data: (B,) uint8, a view of the message's.
+    """
+
+    layout: PointLayout
+    fields: Sequence[FieldLike]
+    count: int
+    width: int
+    row_step: int
+    data: npt.NDArray[np.uint8]
+
+
+def check_cloud(message: PointCloud2Like) -> CloudBytes:
+    """Check a PointCloud2's header against its data; nothing is copied or allocated.
+
+    ``row_step`` matters only with several rows, and the padding of the last one may be missing.
 
     Raises:
-        InputError: the layout cannot be read (see ``PointLayout``), x, y or z is missing or unusable, ``row_step`` is
-            smaller than a row, or the data is shorter than the header claims.
+        InputError: the layout cannot be read (see ``PointLayout``), ``row_step`` is smaller than a row, or the data is
+            shorter than the header claims.
     """
     fields = message.fields
     layout = PointLayout.of_message(fields, message.point_step, message.is_bigendian)
@@ -103,10 +123,7 @@ def decode_cloud(message: PointCloud2Like) -> Cloud:
         raise InputError(f"the cloud's height is {height} and its width {width}; neither can be negative")
     count = height * width
     if count == 0:
-        if not layout.fields:  # what publishers send that have seen nothing yet
-            return Cloud(np.empty(0, layout.dtype), np.empty((0, 3), np.float32), layout)
-        empty: npt.NDArray[np.void] = np.empty(0, layout.dtype)
-        return Cloud(empty, _coordinates(empty), layout, fields)
+        return CloudBytes(layout, fields, 0, 0, 0, np.empty(0, np.uint8))
     if not layout.fields:
         raise InputError(f"the cloud claims {count} points but describes no fields; x, y and z are needed")
 
@@ -117,12 +134,33 @@ def decode_cloud(message: PointCloud2Like) -> Cloud:
     needed = (height - 1) * row_step + width * step
     if data.size < needed:
         raise InputError(f"data holds {data.size} bytes, but {height} x {width} points of {step} bytes need {needed}")
-    if height > 1 and width > 1 and row_step > width * step:
-        rows = np.lib.stride_tricks.as_strided(data, (height, width * step), (row_step, 1))
+    return CloudBytes(layout, fields, count, width, row_step, data[:needed])
+
+
+def decode_cloud(message: PointCloud2Like) -> Cloud:
+    """Return the points of a PointCloud2, in row-major order when it is organized.
+
+    Nothing is copied unless rows are padded, or x, y and z are not evenly spaced native float32. A cloud of zero points
+    is an empty Cloud.
+
+    Raises:
+        InputError: as `check_cloud`, and when x, y or z is missing or unusable.
+    """
+    cloud = check_cloud(message)
+    layout, step = cloud.layout, cloud.layout.point_step
+    if cloud.count == 0:
+        empty: npt.NDArray[np.void] = np.empty(0, layout.dtype)
+        if not layout.fields:  # what publishers send that have seen nothing yet
+            return Cloud(empty, np.empty((0, 3), np.float32), layout)
+        return Cloud(empty, _coordinates(empty), layout, cloud.fields)
+    data, row = cloud.data, cloud.width * step
+    height = cloud.count // cloud.width
+    if height > 1 and cloud.width > 1 and cloud.row_step > row:
+        rows = np.lib.stride_tricks.as_strided(data, (height, row), (cloud.row_step, 1))
         data = np.ascontiguousarray(rows).reshape(-1)
-    stride = row_step if width == 1 and height > 1 else step
-    records: npt.NDArray[np.void] = np.ndarray((count,), layout.dtype, data, strides=(stride,))
-    return Cloud(records, _coordinates(records), layout, fields)
+    stride = cloud.row_step if cloud.width == 1 and height > 1 else step
+    records: npt.NDArray[np.void] = np.ndarray((cloud.count,), layout.dtype, data, strides=(stride,))
+    return Cloud(records, _coordinates(records), layout, cloud.fields)
 
 
 def _bytes_of(data: Any) -> npt.NDArray[np.uint8]:
@@ -140,8 +178,13 @@ def _bytes_of(data: Any) -> npt.NDArray[np.uint8]:
     return np.frombuffer(view, np.uint8)
 
 
-def _coordinates(records: npt.NDArray[np.void]) -> npt.NDArray[np.float32]:
-    fields: Mapping[str, Any] = records.dtype.fields or {}
+def coordinate_fields(dtype: np.dtype) -> tuple[np.dtype, tuple[int, int, int]]:
+    """The type that x, y and z share in records of ``dtype``, and their offsets [bytes].
+
+    Raises:
+        InputError: one is missing, they differ in type, or are not one real number each.
+    """
+    fields: Mapping[str, Any] = dtype.fields or {}
     missing = [name for name in "xyz" if name not in fields]
     if missing:
         raise InputError(
@@ -154,9 +197,13 @@ def _coordinates(records: npt.NDArray[np.void]) -> npt.NDArray[np.float32]:
         raise InputError(f"x, y and z must have the same type, but are {kinds}")
     if types[0].kind not in "fiu" or types[0].shape:
         raise InputError(f"x, y and z are of type {types[0]} each; needed is one real number each")
-
     x, y, z = (fields[name][1] for name in "xyz")
-    if types[0] == np.float32 and z - y == y - x:
+    return types[0], (x, y, z)
+
+
+def _coordinates(records: npt.NDArray[np.void]) -> npt.NDArray[np.float32]:
+    kind, (x, y, z) = coordinate_fields(records.dtype)
+    if kind == np.float32 and z - y == y - x:
         view = np.lib.stride_tricks.as_strided(records["x"], (len(records), 3), (records.strides[0], y - x))
         if view.flags.aligned:
             return view
