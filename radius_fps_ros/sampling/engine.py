@@ -14,7 +14,7 @@ class RawSample:
 
     Attributes:
         indices: (K,) int64 rows of the points in greedy order, an array the caller may keep. K is smaller than asked
-            for only when the largest remaining squared distance is 0.
+            for only when the largest remaining squared distance is 0, and 0 when the row to start from is not finite.
         coverage_squared: float32, the largest over the finite points of the smallest squared distance to the samples.
         method, rounds, voxels, skip_rate, threads: see `SamplingStats`.
     """
@@ -44,7 +44,7 @@ class Engine(Protocol):
         """``method`` is one of `METHODS`; ``threads`` bounds the CPU threads and means nothing to CUDA."""
 
     def run(self, points: Any, n_samples: int, start: int) -> RawSample:
-        """Sample ``points``, (N, 3) float32 C-contiguous, from the finite row ``start``; 1 <= n_samples <= N."""
+        """Sample ``points``, (N, 3) float32 C-contiguous, from the row ``start``; 1 <= n_samples <= N."""
 
     def warm_up(self) -> None:
         """Compile or load everything `run` may need."""

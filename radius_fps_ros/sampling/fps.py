@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -122,10 +122,11 @@ class Sampler:
         if not 0 <= row < len(points):
             raise InputError(f"start must be a row of points, 0 to {len(points) - 1}, not {row}")
         points = self._float32(points)
-        _check_start(points, row)
 
         raw = self._engine(choice).run(points, min(count, len(points)), row)
 
+        if len(raw.indices) == 0:
+            _refuse_start(points, row)
         indices = _fill(raw, count, on_duplicates)
         return SamplingResult(
             indices=indices,
@@ -212,11 +213,8 @@ def _checked_count(n_samples: Any) -> int:
     return count
 
 
-def _check_start(points: Any, row: int) -> None:
-    xp = array_module(points)
-    if bool(xp.isfinite(points[row]).all()):
-        return
-    finite = xp.isfinite(points).all(axis=1)
+def _refuse_start(points: Any, row: int) -> NoReturn:
+    finite = array_module(points).isfinite(points).all(axis=1)
     if not bool(finite.any()):
         raise InputError(f"none of the {len(points)} points is finite in float32")
     raise InputError(f"points[{row}] is not finite, so sampling cannot start there; start={int(finite.argmax())} could")

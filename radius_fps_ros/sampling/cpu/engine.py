@@ -30,6 +30,8 @@ class CpuEngine:
         if method == "auto":
             few = n_samples <= BRUTE_SAMPLES or len(points) * n_samples <= BRUTE_DISTANCES
             method = "brute" if few else "lookahead"
+        if not np.isfinite(points[start]).all():
+            return RawSample(np.empty(0, np.int64), 0.0, method, rounds=0, voxels=0, skip_rate=0.0, threads=0)
         return self._sample(method, points, n_samples, start)
 
     def warm_up(self) -> None:

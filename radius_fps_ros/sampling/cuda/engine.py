@@ -11,7 +11,7 @@ import cupy
 import numpy as np
 
 from ...device import is_cupy_array
-from ...errors import BackendError
+from ...errors import BackendError, InputError
 from ..engine import RawSample
 from .kernels import Kernels
 from .layout import SUMMARY, SUMMARY_WORDS, blocks_for, full_layout
@@ -32,7 +32,7 @@ class Output:
 
     Attributes:
         indices: (M,) int64; those past the summary's count are undefined.
-        summary: one `SUMMARY` as 64-bit words.
+        summary: one `SUMMARY` as 64-bit words; its count is 0 when the start could not be used.
     """
 
     indices: Any
@@ -56,7 +56,7 @@ class CudaEngine:
         self._kernels = Kernels()
         self._device: int | None = None
 
-    def run(self, points: Any, n_samples: int, start: int) -> RawSample:
+    def run(self, points: Any, n_samples: int, start: Any) -> RawSample:
         """See `Engine.run`; ``points`` may be NumPy or CuPy, and the indices are of the same kind.
 
         Raises:
@@ -67,18 +67,26 @@ class CudaEngine:
             raw = read_output(output, len(points), self.method_for(len(points), n_samples))
             return replace(raw, indices=raw.indices.copy() if is_cupy_array(points) else raw.indices.get())
 
-    def enqueue(self, points: Any, n_samples: int, start: int) -> Output:
+    def enqueue(self, points: Any, n_samples: int, start: Any) -> Output:
         """Queue the sampling of ``points``, (N, 3) float32 C-contiguous CuPy, on the current stream.
+
+        Args:
+            points: rows that are not finite, however many and wherever, are never sampled.
+            n_samples: 1 to N.
+            start: row of the first sample: an integer, or a (1,) uint32 CuPy array that is read when the kernels run.
+                Nothing is sampled when it is no row (2^32 - 1 stands for none) or its row is not finite.
 
         Returns:
             `Output` in memory of the engine, valid until its next call.
 
         Raises:
+            InputError: ``start`` is of another kind.
             BackendError: the current device is not the one of the first call, or cannot run the method.
         """
         return self._enqueue(self.method_for(len(points), n_samples), points, n_samples, start)
 
-    def _enqueue(self, method: str, points: Any, n_samples: int, start: int) -> Output:
+    def _enqueue(self, method: str, points: Any, n_samples: int, start: Any) -> Output:
+        _check_start(start, len(points))
         device = cupy.cuda.Device()
         if self._device not in (None, device.id):
             raise BackendError(f"this sampler works on CUDA device {self._device}, but the current one is {device.id}")
@@ -111,6 +119,19 @@ class CudaEngine:
         """Device memory held between calls."""
         return self._workspace.nbytes
 
+    @property
+    def generation(self) -> int:
+        """Changes when memory of the engine was replaced: a graph captured before then must not be replayed."""
+        return self._workspace.generation
+
+
+def _check_start(start: Any, n_points: int) -> None:
+    if is_cupy_array(start):
+        if start.dtype != np.uint32 or start.shape != (1,):
+            raise InputError(f"start on the device must be one uint32, shape (1,), not {start.dtype} {start.shape}")
+    elif not 0 <= start < n_points:
+        raise InputError(f"start must be a row of points, 0 to {n_points - 1}, not {start}")
+
 
 @contextmanager
 def _faults_as_sentences(doing: str) -> Iterator[None]:
@@ -135,6 +156,6 @@ def read_output(output: Output, n_points: int, method: str) -> RawSample:
         method=method,
         rounds=int(summary["rounds"]) if pruned else count,
         voxels=int(summary["voxels"]),
-        skip_rate=max(0.0, 1.0 - int(summary["updates"]) / (n_points * count)) if pruned else 0.0,
+        skip_rate=max(0.0, 1.0 - int(summary["updates"]) / (n_points * count)) if pruned and count else 0.0,
         threads=0,
     )

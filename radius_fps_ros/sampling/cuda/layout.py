@@ -31,6 +31,8 @@ SUMMARY = np.dtype(
 )
 
 SUMMARY_WORDS = SUMMARY.itemsize // 8
+COUNTER_WORDS = 5  # usable rows, two of arrivals, voxels; the last keeps what follows aligned to 16 bytes
+HEAD_WORDS = SUMMARY_WORDS + COUNTER_WORDS
 
 # Name to number of items and their type. "mail" holds 64-bit words, 0 when the kernels start, the summary first.
 Layout = dict[str, tuple[int, type]]
@@ -46,12 +48,11 @@ def tiles_for(n_points: int) -> int:
     return -(-n_points // TILE)
 
 
-def groups_for(n_points: int, blocks: int) -> tuple[int, int]:
-    """Tiles in a group, at most 32, and the number of groups, about equally many for each warp."""
+def most_groups(n_points: int, blocks: int) -> int:
+    """How many groups of at most 32 tiles lookahead.cu may form of at most ``n_points`` finite points."""
     tiles = tiles_for(n_points)
     warps = blocks * WARPS
-    group = -(-tiles // (warps * -(-tiles // (warps * 32))))
-    return group, -(-tiles // group)
+    return min(tiles, warps * -(-tiles // (warps * 32)))
 
 
 def max_voxel_cells(n_points: int) -> int:
@@ -92,7 +93,7 @@ def radius_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
         "voxel size": (places, np.uint32),
         "voxel boxes": (6 * places, np.float32),
         "voxel ranks": (places, np.uint64),
-        "mail": (SUMMARY_WORDS + 3 + BEST_WORDS * blocks, np.uint64),
+        "mail": (HEAD_WORDS + BEST_WORDS * blocks, np.uint64),
     }
 
 
@@ -101,10 +102,10 @@ def lookahead_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
     drawn = min(n_points, n_samples + PENDING + (TILE + 1) * BOARD)
     return {
         **sorted_layout(n_points, n_samples, blocks),
-        "group boxes": (6 * groups_for(n_points, blocks)[1], np.float32),
+        "group boxes": (6 * most_groups(n_points, blocks), np.float32),
         "drawn": (drawn, np.uint64),
         "history": (drawn * ROUND_BYTES, np.uint8),
-        "mail": (SUMMARY_WORDS + 3 + (OFFER_WORDS + COUNT_WORDS + SAMPLE_WORDS) * blocks, np.uint64),
+        "mail": (HEAD_WORDS + (OFFER_WORDS + COUNT_WORDS + SAMPLE_WORDS) * blocks, np.uint64),
     }
 
 

@@ -16,6 +16,7 @@
 #include "lookahead_exchange.cuh"
 #include "lookahead_record.cuh"
 #include "lookahead_sweep.cuh"
+#include "start.cuh"
 #include "summary.cuh"
 
 // Never 0, and never so large that sums of steps overflow.
@@ -24,15 +25,15 @@ __device__ __forceinline__ Rank scaled(Rank step, float factor) {
 }
 
 // Arrays are those that `order` wrote. `offers`: 2 * OFFERS for each block, `count_mail`: 2, and `sample_mail`:
-// SHARES words; these and `arrivals` are 0 at the start. `drawn` and `history`: as long as the most samples drawn.
+// SHARES words; these, `arrivals` and the summary are 0 at the start. `drawn` and `history`: as long as the most samples
+// drawn.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    lookahead(const float* __restrict__ points, u32 start, u32 n_samples, const float* __restrict__ xyz, Key* keys,
-              const u64* __restrict__ items, const float* __restrict__ boxes, Key* tile_keys, u32 tiles,
-              float* group_boxes, u32 groups, u32 group_tiles, Offer* offers, uint4* count_mail, u64* sample_mail,
-              u32* arrivals, Rank* drawn, Round* history, long long* indices, Summary* summary) {
-    const size_t stride = 32 * (size_t)tiles;
-    const Cloud cloud = {xyz,   xyz + stride, xyz + 2 * stride, keys,   items,      boxes,
-                         tile_keys, tiles,    group_boxes,      groups, group_tiles};
+    lookahead(const float* __restrict__ points, u32 n, const u32* start_at, u32 start, u32 n_samples,
+              const u32* __restrict__ usable, const float* __restrict__ xyz, Key* keys, const u64* __restrict__ items,
+              const float* __restrict__ boxes, Key* tile_keys, float* group_boxes, Offer* offers, uint4* count_mail,
+              u64* sample_mail, u32* arrivals, Rank* drawn, Round* history, long long* indices, Summary* summary) {
+    if (!find_start(points, n, start_at, start)) return;
+    const Cloud cloud(*usable, xyz, keys, items, boxes, tile_keys, group_boxes);
     __shared__ State state;
     State& s = opaque(state);
 
@@ -95,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         summary->count = min(n_samples, total + 1);
         summary->rounds = round;
-        summary->voxels = tiles;
+        summary->voxels = cloud.tiles;
         if (total + 1 <= n_samples) summary->coverage = rank_key(highest);
     }
 }

@@ -49,8 +49,20 @@ struct Cloud {
     Key* tile_keys;
     u32 tiles;
     float* group_boxes;
-    u32 groups, group_tiles;  // runs of at most 32 tiles
+    u32 groups, group_tiles;  // runs of at most 32 tiles, about equally many for each warp
 
+    // `points`: at least 1.
+    __device__ Cloud(u32 points, const float* xyz, Key* keys, const u64* items, const float* boxes, Key* tile_keys,
+                     float* group_boxes)
+        : keys(keys), items(items), boxes(boxes), tile_keys(tile_keys), group_boxes(group_boxes) {
+        tiles = (points + 31) / 32;
+        x = xyz;
+        y = x + 32 * (size_t)tiles;
+        z = y + 32 * (size_t)tiles;
+        const u32 warps = gridDim.x * WARPS, turns = (tiles + 32 * warps - 1) / (32 * warps);
+        group_tiles = (tiles + turns * warps - 1) / (turns * warps);
+        groups = (tiles + group_tiles - 1) / group_tiles;
+    }
     __device__ Point point(size_t i) const { return {x[i], y[i], z[i]}; }
     __device__ u32 row(size_t i) const { return (u32)items[i]; }
     __device__ Box tile_box(u32 tile) const { return box(boxes, tile, tiles); }

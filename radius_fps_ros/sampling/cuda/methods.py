@@ -7,57 +7,58 @@ from typing import Any
 
 import numpy as np
 
+from ...device import is_cupy_array
 from .kernels import Kernels
 from .layout import (
     BEST_WORDS,
     COUNT_WORDS,
+    COUNTER_WORDS,
     OFFER_WORDS,
     SAMPLE_WORDS,
     SUMMARY_WORDS,
     THREADS,
-    groups_for,
     max_voxel_cells,
-    tiles_for,
     voxels_per_warp,
 )
 
 CURVE_BITS = 8  # of each coordinate
 SORT_PASSES = 3  # of 8 bits each: codes have up to 24
+NULL = np.uintp(0)
 
 Arrays = dict[str, Any]
 
 
-def brute(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int, arrays: Arrays) -> None:
+def brute(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """Two launches a sample."""
     n, threads = len(points), 256
     keys, indices, summary = arrays["keys"], arrays["indices"], arrays["mail"]
     grid = -(-n // threads)
-    kernels.brute_start(grid, threads, points, np.uint32(n), np.uint32(start), keys, indices, summary)
+    kernels.brute_start(grid, threads, points, np.uint32(n), *_start(start), keys, indices, summary)
     for _ in range(n_samples):
         kernels.brute_update(grid, threads, points, np.uint32(n), keys, indices, summary)
         kernels.brute_choose(1, 1024, keys, np.uint32(n), np.uint32(n_samples), indices, summary)
 
 
-def single_block(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int, arrays: Arrays) -> None:
+def single_block(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """One block does it all."""
-    sizes = (np.uint32(len(points)), np.uint32(start), np.uint32(n_samples))
+    sizes = (np.uint32(len(points)), *_start(start), np.uint32(n_samples))
     kernels.single_block(1, 1024, points, *sizes, arrays["keys"], arrays["indices"], arrays["mail"])
 
 
-def radius(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int, arrays: Arrays) -> None:
+def radius(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """Sort by spherical voxels, then one persistent kernel."""
     n = len(points)
-    summary, voxel_count, arrivals, order_arrivals, best_mail = _zeroed(
-        arrays["mail"], SUMMARY_WORDS, 1, 1, 1, BEST_WORDS * blocks
-    )
-    _sort(kernels.order_spherical, points, max_voxel_cells(n), blocks, arrays, order_arrivals)
+    summary, counters, best_mail = _zeroed(arrays["mail"], SUMMARY_WORDS, COUNTER_WORDS, BEST_WORDS * blocks)
+    usable, order_arrivals, arrivals, voxel_count = (counters[i:] for i in range(4))
+    _sort(kernels.order_spherical, points, max_voxel_cells(n), blocks, arrays, usable, order_arrivals)
     kernels.radius(
         blocks,
         THREADS,
         points,
         np.uint32(n),
-        np.uint32(start),
+        *_start(start),
         np.uint32(n_samples),
+        usable,
         arrays["xyz"],
         arrays["keys"],
         arrays["items"],
@@ -74,28 +75,26 @@ def radius(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: in
     )
 
 
-def lookahead(kernels: Kernels, points: Any, n_samples: int, start: int, blocks: int, arrays: Arrays) -> None:
+def lookahead(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """Sort along a Hilbert curve, then one persistent kernel."""
-    n = len(points)
-    sizes = (SUMMARY_WORDS, 1, 1, 1, OFFER_WORDS * blocks, COUNT_WORDS * blocks, SAMPLE_WORDS * blocks)
-    summary, _, arrivals, order_arrivals, offers, count_mail, sample_mail = _zeroed(arrays["mail"], *sizes)
-    _sort(kernels.order_hilbert, points, CURVE_BITS, blocks, arrays, order_arrivals)
-    group_tiles, groups = groups_for(n, blocks)
+    sizes = (SUMMARY_WORDS, COUNTER_WORDS, OFFER_WORDS * blocks, COUNT_WORDS * blocks, SAMPLE_WORDS * blocks)
+    summary, counters, offers, count_mail, sample_mail = _zeroed(arrays["mail"], *sizes)
+    usable, order_arrivals, arrivals = (counters[i:] for i in range(3))
+    _sort(kernels.order_hilbert, points, CURVE_BITS, blocks, arrays, usable, order_arrivals)
     kernels.lookahead(
         blocks,
         THREADS,
         points,
-        np.uint32(start),
+        np.uint32(len(points)),
+        *_start(start),
         np.uint32(n_samples),
+        usable,
         arrays["xyz"],
         arrays["keys"],
         arrays["items"],
         arrays["tile boxes"],
         arrays["tile keys"],
-        np.uint32(tiles_for(n)),
         arrays["group boxes"],
-        np.uint32(groups),
-        np.uint32(group_tiles),
         offers,
         count_mail,
         sample_mail,
@@ -107,7 +106,7 @@ def lookahead(kernels: Kernels, points: Any, n_samples: int, start: int, blocks:
     )
 
 
-METHODS: dict[str, Callable[[Kernels, Any, int, int, int, Arrays], None]] = {
+METHODS: dict[str, Callable[[Kernels, Any, int, Any, int, Arrays], None]] = {
     "brute": brute,
     "single_block": single_block,
     "radius": radius,
@@ -115,7 +114,12 @@ METHODS: dict[str, Callable[[Kernels, Any, int, int, int, Arrays], None]] = {
 }
 
 
-def _sort(order: Any, points: Any, resolution: int, blocks: int, arrays: Arrays, arrivals: Any) -> None:
+def _start(start: Any) -> tuple[Any, np.uint32]:
+    """The two arguments of start.cuh: where the row is on the device, or null and the row."""
+    return (start, np.uint32(0)) if is_cupy_array(start) else (NULL, np.uint32(start))
+
+
+def _sort(order: Any, points: Any, resolution: int, blocks: int, arrays: Arrays, usable: Any, arrivals: Any) -> None:
     order(
         blocks,
         THREADS,
@@ -123,6 +127,7 @@ def _sort(order: Any, points: Any, resolution: int, blocks: int, arrays: Arrays,
         np.uint32(len(points)),
         np.uint32(resolution),
         np.int32(SORT_PASSES),
+        usable,
         arrays["items"],
         arrays["xyz"],  # scratch until it is filled
         arrays["digit counts"],

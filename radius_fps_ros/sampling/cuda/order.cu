@@ -1,5 +1,5 @@
-// Sorts a cloud along a space-filling curve or by spherical voxels, and cuts it into tiles of 32 points with their
-// boxes. One cooperative launch: encode, least-significant-digit radix sort, gather. Stable, so that it is
+// Sorts the finite points of a cloud along a space-filling curve or by spherical voxels, and cuts them into tiles of 32
+// with their boxes. One cooperative launch: encode, least-significant-digit radix sort, gather. Stable, so that it is
 // deterministic.
 #include "curves.cuh"
 #include "grid.cuh"
@@ -10,9 +10,10 @@
 
 constexpr int THREADS = 512, WARPS = THREADS / 32, DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS;
 
-// Of the sorted array: the code above, the row below. Rows that are not finite come last.
+// The code above, the row below. Rows that are not finite are left out by the first pass of the sort, so that what
+// follows is spread over the warps as though the cloud did not hold them.
 typedef u64 Item;
-constexpr u32 NOT_FINITE = 0xffffffffu;
+constexpr Item NOT_FINITE = ~0ull;
 
 #if SPHERICAL
 typedef SphericalGrid Curve;
@@ -21,14 +22,17 @@ typedef HilbertCurve Curve;
 #endif
 
 // Every block finds the same curve for itself from the same few points: cheaper than to reduce all and to tell
-// everyone.
+// everyone. Where most rows are not finite, further ones are tried.
 __device__ Curve fit_curve(const float* points, u32 n, u32 resolution) {
+    constexpr u32 TRIES = 16;
     const u32 step = (n / SAMPLE) | 1;  // odd: an even one can meet the same beam of a scan every time
-    const u64 row = (u64)threadIdx.x * step;
     Point p = {0.0f, 0.0f, 0.0f};
-    bool valid = threadIdx.x < SAMPLE && row < n;
-    if (valid) p = load_point(points, (u32)row);
-    valid = valid && is_finite(p);
+    bool valid = false;
+    for (u32 i = 0; i < TRIES && !valid && threadIdx.x < SAMPLE; ++i) {
+        const u64 row = (u64)threadIdx.x * step + (u64)step * i / TRIES;
+        if (row < n) p = load_point(points, (u32)row);
+        valid = row < n && is_finite(p);
+    }
     const float xyz[3] = {p.x, p.y, p.z};
     Range box[3];
     bulk_ranges(xyz, valid, box);
@@ -54,7 +58,7 @@ __device__ void count_digits(const Item* items, u32 begin, u32 end, int shift) {
     for (int i = threadIdx.x; i < WARPS * DIGITS; i += THREADS) (&places[0][0])[i] = 0;
     __syncthreads();
     for (u32 i = begin + lane_id(); i < end; i += 32)
-        atomicAdd(&places[warp][(u32)(items[i] >> shift) & (DIGITS - 1)], 1u);
+        if (items[i] != NOT_FINITE) atomicAdd(&places[warp][(u32)(items[i] >> shift) & (DIGITS - 1)], 1u);
     __syncthreads();
 }
 
@@ -67,7 +71,8 @@ __device__ void publish_counts(u32* counts) {
     }
 }
 
-__device__ void counts_to_places(const u32* counts) {
+// Returns how many items there are in all blocks.
+__device__ u32 counts_to_places(const u32* counts) {
     constexpr int PARTS = THREADS / DIGITS;
     __shared__ u32 total[PARTS][DIGITS], before[PARTS][DIGITS], warp_totals[DIGITS / 32];
     const int digit = threadIdx.x % DIGITS, part = threadIdx.x / DIGITS;
@@ -92,6 +97,8 @@ __device__ void counts_to_places(const u32* counts) {
         if (lane_id() == 31) warp_totals[digit / 32] = scan;
     }
     __syncthreads();
+    u32 items = 0;
+    for (int i = 0; i < DIGITS / 32; ++i) items += warp_totals[i];
     if (threadIdx.x < DIGITS) {
         u32 place = scan - sum;
         for (int i = 0; i < digit / 32; ++i) place += warp_totals[i];
@@ -103,14 +110,15 @@ __device__ void counts_to_places(const u32* counts) {
         }
     }
     __syncthreads();
+    return items;
 }
 
 __device__ void scatter(const Item* items, Item* sorted, u32 begin, u32 end, int shift) {
     u32* mine = places[threadIdx.x / 32];
     for (u32 first = begin; first < end; first += 32) {
         const u32 i = first + lane_id();
-        const bool valid = i < end;
-        const Item item = valid ? items[i] : 0;
+        const Item item = i < end ? items[i] : NOT_FINITE;
+        const bool valid = item != NOT_FINITE;
         const u32 digit = valid ? (u32)(item >> shift) & (DIGITS - 1) : DIGITS;
         const u32 peers = __match_any_sync(ALL, digit);
         const u32 rank = __popc(peers & ((1u << lane_id()) - 1));
@@ -121,45 +129,56 @@ __device__ void scatter(const Item* items, Item* sorted, u32 begin, u32 end, int
     }
 }
 
-// `items`: (N,) the result; `spare`: (N,), which may be the memory of `xyz`: all x, then all y, then all z, and
-// `keys`, each of 32 * tiles; places past the last finite point hold NaN and a key of 0, which nothing can lower or
-// choose. `boxes`: low x, y, z, high x, y, z, and `tile_keys`, each of `tiles`.
+// A warp's share of the items.
+struct Share {
+    u32 begin, end;
+    __device__ Share(u32 items, u32 warp, u32 warps) {
+        const u32 size = ((items + warps - 1) / warps + 31) / 32 * 32;
+        begin = min((u64)items, (u64)warp * size);
+        end = min((u64)items, (u64)begin + size);
+    }
+};
+
+// `usable`: how many rows are finite; all that follows holds only those. `items`: (N,); `spare`: (N,), which may be the
+// memory of `xyz`: all x, then all y, then all z, and `keys`, each of 32 * tiles; places past the last point hold NaN
+// and a key of 0, which nothing can lower or choose. `boxes`: low x, y, z, high x, y, z, and `tile_keys`, each of
+// `tiles`.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    order(const float* __restrict__ points, u32 n, u32 resolution, int passes, Item* items, Item* spare, u32* counts,
-          u32* arrivals, float* xyz, Key* keys, float* boxes, Key* tile_keys) {
+    order(const float* __restrict__ points, u32 n, u32 resolution, int passes, u32* usable, Item* items, Item* spare,
+          u32* counts, u32* arrivals, float* xyz, Key* keys, float* boxes, Key* tile_keys) {
     const Curve curve = fit_curve(points, n, resolution);
     const u32 warps = gridDim.x * WARPS, warp = blockIdx.x * WARPS + threadIdx.x / 32;
-    const u32 share = ((n + warps - 1) / warps + 31) / 32 * 32;
-    const u32 begin = min((u64)n, (u64)warp * share), end = min((u64)n, (u64)begin + share);
     Item* source = passes % 2 ? spare : items;
     Item* target = passes % 2 ? items : spare;
-    u32 expected = 0;
+    u32 expected = 0, count = n;
 
-    for (u32 i = begin + lane_id(); i < end; i += 32) {
+    Share share(count, warp, warps);
+    for (u32 i = share.begin + lane_id(); i < share.end; i += 32) {
         const Point p = load_point(points, i);
-        source[i] = (u64)(is_finite(p) ? curve.code(p) : NOT_FINITE) << 32 | i;
+        source[i] = is_finite(p) ? (u64)curve.code(p) << 32 | i : NOT_FINITE;
     }
     for (int pass = 0; pass < passes; ++pass) {
         const int shift = 32 + pass * DIGIT_BITS;
-        count_digits(source, begin, end, shift);
+        count_digits(source, share.begin, share.end, shift);
         publish_counts(counts);
         grid_barrier(arrivals, expected);
-        counts_to_places(counts);
-        scatter(source, target, begin, end, shift);
+        count = counts_to_places(counts);
+        scatter(source, target, share.begin, share.end, shift);
         grid_barrier(arrivals, expected);
+        share = Share(count, warp, warps);
         Item* const sorted = target;
         target = source;
         source = sorted;
     }
 
-    const u32 tiles = (n + 31) / 32;
+    if (warp == 0 && lane_id() == 0) *usable = count;
+    const u32 tiles = (count + 31) / 32;
     const size_t stride = 32 * (size_t)tiles;
     const float nan = __int_as_float(0x7fffffff);
     for (u32 tile = warp; tile < tiles; tile += warps) {
         const u32 i = tile * 32 + lane_id();
-        const Item item = i < n ? __ldcg(&items[i]) : ~0ull;
-        const bool valid = (u32)(item >> 32) != NOT_FINITE;
-        const Point p = valid ? load_point(points, (u32)item) : Point{nan, nan, nan};
+        const bool valid = i < count;
+        const Point p = valid ? load_point(points, (u32)__ldcg(&items[i])) : Point{nan, nan, nan};
         xyz[i] = p.x;
         xyz[stride + i] = p.y;
         xyz[2 * stride + i] = p.z;
@@ -173,8 +192,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             out[3 * (size_t)tiles] = box.high.x;
             out[4 * (size_t)tiles] = box.high.y;
             out[5 * (size_t)tiles] = box.high.z;
+            tile_keys[tile] = INFINITE_KEY;
         }
-        const u32 any = __ballot_sync(ALL, valid);
-        if (lane_id() == 0) tile_keys[tile] = any ? INFINITE_KEY : 0;
     }
 }

@@ -5,6 +5,7 @@
 // The bound is the distance to the voxel's tight box, which is proven, and not that to clamped spherical coordinates,
 // which can exceed the true distance.
 #include "grid.cuh"
+#include "start.cuh"
 #include "summary.cuh"
 #include "warp.cuh"
 
@@ -54,7 +55,6 @@ __device__ void cut_voxels(const u64* __restrict__ items, const float* __restric
                 const size_t i = begin + k;
                 best = max(best, make_rank(keys[i], (u32)items[i]));
                 const Point p = {xyz[i], xyz[stride + i], xyz[2 * stride + i]};
-                // A NaN, the place of a point that is not finite, is passed over.
                 box.low = {smaller(box.low.x, p.x), smaller(box.low.y, p.y), smaller(box.low.z, p.z)};
                 box.high = {larger(box.high.x, p.x), larger(box.high.y, p.y), larger(box.high.z, p.z)};
             }
@@ -85,22 +85,25 @@ __device__ Rank update_voxel(const float* __restrict__ xyz, size_t stride, Key* 
     return warp_max(best);
 }
 
-// Arrays are those that `order` wrote. `best_mail`: 2 for each block, 0 at the start, as are `voxel_count` and
-// `arrivals`.
+// Arrays are those that `order` wrote. `best_mail`: 2 for each block, 0 at the start, as are `voxel_count`, `arrivals`
+// and the summary.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    radius(const float* __restrict__ points, u32 n, u32 start, u32 n_samples, const float* __restrict__ xyz, Key* keys,
-           const u64* __restrict__ items, u32* voxel_begin, u32* voxel_size, float* voxel_boxes, Rank* voxel_ranks,
-           u32 capacity, u32* voxel_count, u32* arrivals, uint4* best_mail, long long* indices, Summary* summary) {
+    radius(const float* __restrict__ points, u32 n, const u32* start_at, u32 start, u32 n_samples,
+           const u32* __restrict__ usable, const float* __restrict__ xyz, Key* keys, const u64* __restrict__ items,
+           u32* voxel_begin, u32* voxel_size, float* voxel_boxes, Rank* voxel_ranks, u32 capacity, u32* voxel_count,
+           u32* arrivals, uint4* best_mail, long long* indices, Summary* summary) {
+    if (!find_start(points, n, start_at, start)) return;
     __shared__ Rank warp_best[WARPS];
     __shared__ Rank best[2];  // of all blocks, by parity of the sample
     const int lane = lane_id(), t = threadIdx.x;
     const u32 warp = t / 32 * gridDim.x + blockIdx.x, warps = WARPS * gridDim.x;
-    const size_t stride = 32 * (size_t)((n + 31) / 32);
+    const u32 finite = *usable;
+    const size_t stride = 32 * (size_t)((finite + 31) / 32);
     const Voxels voxels = {voxel_begin, voxel_size, voxel_boxes, voxel_ranks, capacity};
     const size_t all = (size_t)capacity * warps;
 
     u32 expected = 0;
-    cut_voxels(items, xyz, keys, stride, n, warp, voxels, voxel_count);
+    cut_voxels(items, xyz, keys, stride, finite, warp, voxels, voxel_count);
     if (t < 2) best[t] = 0;
     grid_barrier(arrivals, expected);
     const u32 total = __ldcg(voxel_count);

@@ -1,14 +1,19 @@
 // Farthest point sampling by one block, as PointNet++ and the libraries after it do it. A baseline for benchmarks.
+#include "start.cuh"
 #include "summary.cuh"
 #include "warp.cuh"
 
 constexpr int THREADS = 1024;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    single_block(const float* __restrict__ points, u32 n, u32 start, u32 n_samples, Key* __restrict__ keys,
-                 long long* indices, Summary* summary) {
+    single_block(const float* __restrict__ points, u32 n, const u32* start_at, u32 start, u32 n_samples,
+                 Key* __restrict__ keys, long long* indices, Summary* summary) {
     __shared__ Rank best[THREADS / 32];
     __shared__ Rank chosen;
+    if (!find_start(points, n, start_at, start)) {
+        if (threadIdx.x == 0) *summary = {0, 0, 0, 0, 0};
+        return;
+    }
     for (u32 i = threadIdx.x; i < n; i += THREADS) keys[i] = is_finite(load_point(points, i)) ? INFINITE_KEY : 0;
     u32 row = start, count = 0;
     while (true) {

@@ -10,10 +10,15 @@ from .layout import Layout
 
 
 class Workspace:
-    """Named device arrays that grow when larger ones are asked for and are never given back."""
+    """Named device arrays that grow when larger ones are asked for and are never given back.
+
+    Attributes:
+        generation: how often an array was allocated. While it stays, a captured graph finds its arrays where they were.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}
+        self.generation = 0
 
     def arrays(self, layout: Layout) -> dict[str, Any]:
         """The arrays of ``layout``, flat, with undefined contents; valid until the next call."""
@@ -24,6 +29,7 @@ class Workspace:
         if kept is None or kept.size < size:
             self._kept.pop(name, None)  # before the larger one is allocated
             kept = self._kept[name] = cupy.empty(size, dtype)
+            self.generation += 1
         return kept[:size]
 
     @property

@@ -94,6 +94,19 @@ def test_ten_million_points():
     assert_methods_agree(points, 1500, 9_999_999)
 
 
-def test_real_scans(sampler, data_dir):
-    scan = np.fromfile(data_dir / "nuscenes_top_34688x5_f32.bin", np.float32).reshape(-1, 5)[:, :3]
-    assert_matches_reference(sampler, scan, 1200, 77)
+REAL = {"nuscenes_top_34688x5_f32.bin": 5, "kitti_000008_17238x4_f32.bin": 4}
+
+
+def real_scan(data_dir, name):
+    return np.fromfile(data_dir / name, np.float32).reshape(-1, REAL[name])[:, :3]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_scans(sampler, data_dir, name):
+    assert_matches_reference(sampler, real_scan(data_dir, name), 1200, 77)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_methods_agree_on_real_scans_to_the_last_point(data_dir, name):
+    scan = real_scan(data_dir, name)
+    assert_methods_agree(scan, len(scan), 77)
