@@ -15,6 +15,8 @@ from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
+from .memory import keep_freed_memory
+
 
 def request_stop() -> None:
     """End this process's `run_node` as a signal from outside would."""
@@ -34,6 +36,7 @@ def run_node(
     returns False where it could not: then the process ends without waiting for it.
     """
     stop_signal = _stop_signal()
+    keep_freed_memory()
     try:
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
         node = make_node()
