@@ -117,7 +117,7 @@ class Sampler:
         choice = select_backend(self._backend, points)
         if choice.name == "cpu" and is_cupy_array(points):
             raise InputError(f"points is a CuPy array but only the CPU can run here: {choice.reason}")
-        count = _checked_count(n_samples)
+        count = checked_count(n_samples)
         row = _integer(start, "start")
         if not 0 <= row < len(points):
             raise InputError(f"start must be a row of points, 0 to {len(points) - 1}, not {row}")
@@ -204,7 +204,8 @@ def _check_points(points: Any) -> None:
         raise InputError("points is empty; at least one point is needed")
 
 
-def _checked_count(n_samples: Any) -> int:
+def checked_count(n_samples: Any) -> int:
+    """``n_samples`` as an integer; InputError when it cannot be a number of samples."""
     count = _integer(n_samples, "n_samples")
     if count < 1:
         raise InputError(f"n_samples must be at least 1, not {count}")

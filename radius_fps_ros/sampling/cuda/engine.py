@@ -147,11 +147,23 @@ def _faults_as_sentences(doing: str) -> Iterator[None]:
 
 def read_output(output: Output, n_points: int, method: str) -> RawSample:
     """Wait for the current stream and read what `CudaEngine.enqueue` left; the indices stay in the engine's memory."""
-    summary = output.summary.get().view(SUMMARY)[0]
+    return read_summary(output.summary.get(), output.indices, n_points, method)
+
+
+def read_summary(words: Any, indices: Any, n_points: int, method: str) -> RawSample:
+    """The answer from a summary's words on the host and the indices, wherever they are.
+
+    Args:
+        words: (SUMMARY_WORDS,) uint64 NumPy, the summary of `Output`.
+        indices: (M,) int64.
+        n_points: points that could be sampled.
+        method: the one that ran.
+    """
+    summary = words.view(SUMMARY)[0]
     count = int(summary["count"])
     pruned = method in COOPERATIVE_METHODS
     return RawSample(
-        indices=output.indices[:count],
+        indices=indices[:count],
         coverage_squared=float(summary["coverage"]),
         method=method,
         rounds=int(summary["rounds"]) if pruned else count,
