@@ -181,12 +181,12 @@ def measure(name: str, tensor: SparseTensor, dtype: str, runs: int, peers: bool)
             row[f"difference to {label}"] = agreement(maps, peer(tensor), dtype)
             contenders[label] = lambda peer=peer: peer(tensor)
     row.update({f"{label} ms": value for label, value in wall(contenders, runs).items()})
-    workspace = net._run._workspace
-    row["graph ms"] = on_device(workspace._graph.launch, runs)
-    rulebooks = workspace.capture(convolutions=False)
-    workspace.run(tensor.indices, tensor.features, copy=False)
+    captured = net.runner.captured
+    row["graph ms"] = on_device(captured.graph.launch, runs)
+    rulebooks = captured.capture(convolutions=False)
+    captured.run(tensor.indices, tensor.features, copy=False)
     row["rulebooks ms"] = on_device(rulebooks.launch, runs)
-    row["workspace MiB"] = workspace.nbytes / 2**20
+    row["workspace MiB"] = captured.workspace.nbytes / 2**20
     if peers:
         row["times faster"] = min(row[f"spconv {k} ms"] for k in ("folded", "as published")) / row["ours ms"]
     return row

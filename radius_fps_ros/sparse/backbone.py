@@ -25,6 +25,7 @@ class VoxelResBackBone8x:
         backend: ``"cpu"`` or ``"cuda"``; ``backend_reason`` says why.
         weights_source: the checkpoint's path, or that the weights are random and their seed.
         layers: the folded layers that the backend runs.
+        runner: the backend's form of them, a ``CpuBackbone`` or a ``CudaBackbone``.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class VoxelResBackBone8x:
         self.backend, self.backend_reason = choice.name, choice.reason
         self.in_channels, self.dtype = in_channels, dtype
         self.layers = fold_layers(steps, state, self.weights_source)
-        self._run = _runner(choice.name)(self.layers, dtype=dtype)
+        self.runner = _runner(choice.name)(self.layers, dtype=dtype)
 
     @classmethod
     def from_config(
@@ -117,10 +118,10 @@ class VoxelResBackBone8x:
         if self.backend == "cuda" and not on_device:
             import cupy
 
-            maps: FeatureMaps = self._run(_moved(tensor, cupy.asarray))
+            maps: FeatureMaps = self.runner(_moved(tensor, cupy.asarray))
             maps = FeatureMaps({name: _moved(made, cupy.asnumpy) for name, made in maps.items()}, maps.stats)
         else:
-            maps = self._run(tensor)
+            maps = self.runner(tensor)
         maps.stats.update(
             backend=self.backend,
             weights=self.weights_source,
@@ -129,7 +130,7 @@ class VoxelResBackBone8x:
         return maps
 
 
-def _runner(backend: str) -> Callable[..., Callable[[SparseTensor], FeatureMaps]]:
+def _runner(backend: str) -> Callable[..., Any]:
     if backend == "cuda":
         from .cuda import CudaBackbone
 

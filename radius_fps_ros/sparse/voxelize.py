@@ -10,6 +10,7 @@ import numpy as np
 from ..device import array_module, is_cupy_array, select_backend
 from ..errors import InputError
 from .config import BackboneConfig
+from .sites import check_volume
 from .tensor import SparseTensor
 from .voxel_grid import VoxelGrid
 
@@ -46,7 +47,8 @@ def voxelize(
         over_point_cap_points.
 
     Raises:
-        InputError: malformed arrays or parameters, or a feature inside the range that is not finite.
+        InputError: malformed arrays or parameters, a range of more than 2**62 voxels, or a feature inside the range
+            that is not finite.
     """
     grid = VoxelGrid.make(point_cloud_range, voxel_size)
     for name, cap in (("max_voxels", max_voxels), ("max_points_per_voxel", max_points_per_voxel)):
@@ -60,6 +62,7 @@ def voxelize(
         raise InputError(f"got {len(clouds)} arrays of points and {len(values)} of features; give one of each a sample")
     for cloud, value in zip(clouds, values, strict=True):
         _check(cloud, value)
+    check_volume(grid.spatial_shape, len(clouds))
     choice = select_backend(backend, *clouds, *values)
     starts = [0]
     for cloud in clouds:

@@ -9,13 +9,11 @@ from typing import Any
 from ...errors import InputError
 from ..network import FeatureMaps, LayerSpec, not_finite_message
 from ..tensor import SparseTensor
+from .captured_pass import CapturedPass
 from .kernels import aligned
 from .plan import Plan
 from .rulebook import NOT_FINITE, sort_sites
-from .workspace import Workspace
-
-_HEADROOM = 1.25  # capacity over the sites of the frame that it was measured on
-_GRANULE = 1024
+from .workspace import Workspace, fitting_capacities
 
 
 class CudaBackbone:
@@ -24,6 +22,10 @@ class CudaBackbone:
     Buffers have fixed capacities, measured on the first frame with some headroom. A frame that does not fit is noticed
     by a count on the device after the pass; its results are thrown away, the pass is captured anew with larger
     capacities, and the frame runs again (``stats["recaptures"]`` counts this).
+
+    Attributes:
+        plan: what does not depend on the frame.
+        captured: the pass for frames of the last space, once there was one.
     """
 
     def __init__(self, layers: Sequence[LayerSpec], *, dtype: str, algo: str = "auto") -> None:
@@ -32,8 +34,8 @@ class CudaBackbone:
         Raises:
             InputError: an indice_key names two different rulebooks, or ``algo`` cannot run here.
         """
-        self._plan = Plan(layers, dtype, algo)
-        self._workspace: Workspace | None = None
+        self.plan = Plan(layers, dtype, algo)
+        self.captured: CapturedPass | None = None
         self._recaptures = 0
         self._lock = threading.Lock()  # one workspace: one frame at a time
 
@@ -55,8 +57,8 @@ class CudaBackbone:
         indices, features, order = aligned(tensor.indices), aligned(tensor.features), None
         overflowed = False
         while True:
-            workspace = self._fitting_workspace(tensor, indices, overflowed)
-            faults, required, results = workspace.run(indices, features, copy=copy)
+            captured = self._fitting_pass(tensor, indices, overflowed)
+            faults, required, results = captured.run(indices, features, copy=copy)
             if faults & NOT_FINITE:
                 raise InputError(not_finite_message(int((~cupy.isfinite(features)).sum())))
             if faults:
@@ -64,33 +66,31 @@ class CudaBackbone:
                 indices, order = source.sites, source.order
                 features = aligned(tensor.features[order])
                 continue
-            overflowed = any(need > has for need, has in zip(required, workspace.capacities, strict=True))
+            overflowed = any(need > has for need, has in zip(required, captured.workspace.capacities, strict=True))
             if not overflowed:
                 break
-        return self._maps(tensor, workspace, required, results, order)
+        return self._maps(tensor, captured.workspace, required, results, order)
 
-    def _fitting_workspace(self, tensor: SparseTensor, indices: Any, overflowed: bool) -> Workspace:
-        """The workspace at hand, or a larger one when this frame is known not to fit."""
-        known = self._workspace
-        same_space = known is not None and (known.shape, known.batch_size) == (tensor.spatial_shape, tensor.batch_size)
-        if known is not None and same_space and not overflowed and len(indices) <= known.capacities[0]:
-            return known
-        self._plan.tilings(tensor.spatial_shape, tensor.batch_size)  # refuses a space that is too large
-        source = sort_sites(indices, tensor.spatial_shape)
-        sizes = self._plan.measure(source, tensor.spatial_shape, tensor.batch_size)
-        capacities = [_GRANULE * max(1, -(-int(_HEADROOM * size) // _GRANULE)) for size in sizes]
-        if known is not None and same_space:
-            capacities = [max(pair) for pair in zip(capacities, known.capacities, strict=True)]
-            self._recaptures += 1
-        self._workspace = Workspace(self._plan, tensor.spatial_shape, tensor.batch_size, capacities)
-        return self._workspace
+    def _fitting_pass(self, tensor: SparseTensor, indices: Any, overflowed: bool) -> CapturedPass:
+        """The pass at hand, or a larger one when this frame is known not to fit."""
+        captured, known = self.captured, None
+        space = (tensor.spatial_shape, tensor.batch_size)
+        if captured is not None and (captured.workspace.shape, captured.workspace.batch_size) == space:
+            known = captured.workspace.capacities
+            if not overflowed and len(indices) <= known[0]:
+                return captured
+        self.plan.tilings(*space)  # refuses a space that is too large
+        sizes = self.plan.measure(sort_sites(indices, tensor.spatial_shape), *space)
+        self._recaptures += known is not None
+        self.captured = CapturedPass(Workspace(self.plan, *space, fitting_capacities(sizes, known)))
+        return self.captured
 
     def _maps(
         self, tensor: SparseTensor, workspace: Workspace, sizes: Sequence[int], results: dict[Any, Any], order: Any
     ) -> FeatureMaps:
         import cupy
 
-        plan = self._plan
+        plan = self.plan
         tensors = {}
         lattice = plan.lattice(tensor.spatial_shape, tensor.scale, tensor.shift)
         for i, (level, shape, scale, shift) in zip(plan.outputs, lattice, strict=True):

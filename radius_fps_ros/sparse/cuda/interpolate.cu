@@ -1,6 +1,7 @@
 // Features at points between sites: trilinear over the eight corner sites, weights renormalised over the active ones,
 // as in Tang et al., "Searching Efficient 3D Architectures with Sparse Point-Voxel Convolution", ECCV 2020 (SPVCNN's
-// devoxelization). One warp per point: eight lanes find the corners, then all lanes add up channels.
+// devoxelization). One warp per point: eight lanes find the corners, then all lanes add up channels. Macro: HALF, the
+// type of the features (float16 rather than float32).
 
 #include "ptx.cuh"
 #include "sites.cuh"
@@ -13,45 +14,95 @@ typedef float Element;
 __device__ __forceinline__ float load(Element value) { return value; }
 #endif
 
-// positions: (points, 3) continuous site index (z, y, x). `order` maps sorted keys to feature rows (null: the same).
-extern "C" __global__ void interpolate(const Element* __restrict__ features, int channels, const Key* __restrict__ keys,
-                                       const int* __restrict__ order, int n, Geometry g, int batch_size,
-                                       const float* __restrict__ positions, const int* __restrict__ batch_index,
-                                       int points, float* __restrict__ out) {
-    const int point = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
-    if (point >= points) return;
-    const int batch = batch_index[point];
+// Features at sorted sites; the host passes it by value (see interpolate.py).
+struct Level {
+    const Element* features;  // `pitch` elements a row, of which `channels` count
+    const Key* keys;
+    const int* order;  // feature row of each key (null: the same)
+    const int* count;  // see row_count
+    int limit, pitch, channels, batch_size;
+    int shape[3];              // (z, y, x)
+    float shift[3], scale[3];  // site o is centred on voxel scale * o + shift, (z, y, x)
+};
+
+// For the whole warp: features at `position`, a continuous site index (z, y, x).
+__device__ void interpolate_at(const float (&position)[3], int batch, const Level& level, float* __restrict__ out) {
+    const int lane = threadIdx.x & 31, n = row_count(level.count, level.limit);
     int row = -1;
     float weight = 0.0f;
-    if (lane < 8 && batch >= 0 && batch < batch_size) {
+    if (lane < 8 && batch >= 0 && batch < level.batch_size) {
         weight = 1.0f;
         int cell[3];
         for (int axis = 0; axis < 3; ++axis) {
-            const float position = positions[3LL * point + axis], low = floorf(position), rest = position - low;
+            const float low = floorf(position[axis]), rest = position[axis] - low;
             const int up = lane >> (2 - axis) & 1;
             // Compared as floats first: a position beyond the integers, or NaN, must not be converted.
-            const bool inside = low + up >= 0.0f && low + up < static_cast<float>(g.in_shape[axis]);
+            const bool inside = low + up >= 0.0f && low + up < static_cast<float>(level.shape[axis]);
             weight *= inside ? (up ? rest : 1.0f - rest) : 0.0f;
             cell[axis] = inside ? static_cast<int>(low) + up : 0;
         }
         if (weight > 0.0f) {
-            const Key key = line_key(batch, cell[0], cell[1], g.in_shape) + cell[2];
-            const int at = lower_bound(keys, n, key);
-            if (at < n && keys[at] == key) row = order ? order[at] : at;
+            const Key key = line_key(batch, cell[0], cell[1], level.shape) + cell[2];
+            const int at = lower_bound(level.keys, n, key);
+            if (at < n && level.keys[at] == key) row = level.order ? level.order[at] : at;
         }
         if (row < 0) weight = 0.0f;
     }
     float total = 0.0f;
     for (int corner = 0; corner < 8; ++corner) total += __shfl_sync(0xffffffffu, weight, corner);
-    for (int first = 0; first < channels; first += 32) {
+    for (int first = 0; first < level.channels; first += 32) {
         const int channel = first + lane;
         float sum = 0.0f;
         for (int corner = 0; corner < 8; ++corner) {
             const int from = __shfl_sync(0xffffffffu, row, corner);
             const float share = __shfl_sync(0xffffffffu, weight, corner);
-            if (from >= 0 && channel < channels)
-                sum += share * load(features[static_cast<long long>(from) * channels + channel]);
+            if (from >= 0 && channel < level.channels)
+                sum += share * load(level.features[static_cast<long long>(from) * level.pitch + channel]);
         }
-        if (channel < channels) out[static_cast<long long>(point) * channels + channel] = total > 0.0f ? sum / total : 0.0f;
+        if (channel < level.channels) out[channel] = total > 0.0f ? sum / total : 0.0f;
     }
+}
+
+// positions: (points, 3) continuous site index (z, y, x).
+extern "C" __global__ void interpolate(Level level, const float* __restrict__ positions,
+                                       const int* __restrict__ batch_index, int points, float* __restrict__ out) {
+    const int point = (blockIdx.x * blockDim.x + threadIdx.x) >> 5;
+    if (point >= points) return;
+    const float position[3] = {positions[3LL * point], positions[3LL * point + 1], positions[3LL * point + 2]};
+    interpolate_at(position, batch_index[point], level, out + static_cast<long long>(point) * level.channels);
+}
+
+constexpr int MAX_LEVELS = 8;
+
+struct Levels {
+    Level level[MAX_LEVELS];
+    float minimum[3], size[3];  // of the voxel grid, (x, y, z) in metres
+};
+
+// records: x, y, z and the features of all levels, `width` floats, of the point that each of `samples` names; zeros
+// where it names none of the n. blockIdx.y: the level. Rounded operation by operation, as array arithmetic is.
+extern "C" __global__ void gather_samples(Levels levels, const float* __restrict__ points, int n,
+                                          const long long* __restrict__ samples, int count,
+                                          float* __restrict__ records, int width) {
+    const int sample = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
+    if (sample >= count) return;
+    const Level& level = levels.level[blockIdx.y];
+    float* record = records + static_cast<long long>(sample) * width;
+    float* out = record + 3;
+    for (int before = 0; before < blockIdx.y; ++before) out += levels.level[before].channels;
+    const long long row = samples[sample];
+    const bool known = row >= 0 && row < n;
+    if (blockIdx.y == 0 && lane < 3) record[lane] = known ? points[3 * row + lane] : 0.0f;
+    if (!known) {
+        for (int channel = lane; channel < level.channels; channel += 32) out[channel] = 0.0f;
+        return;
+    }
+    float position[3];  // (z, y, x)
+    for (int axis = 0; axis < 3; ++axis) {
+        const int metres = 2 - axis;
+        const float offset = __fsub_rn(points[3 * row + metres], levels.minimum[metres]);
+        const float voxel = __fsub_rn(__fdiv_rn(offset, levels.size[metres]), 0.5f);
+        position[axis] = __fdiv_rn(__fsub_rn(voxel, level.shift[axis]), level.scale[axis]);
+    }
+    interpolate_at(position, 0, level, out);
 }

@@ -86,7 +86,7 @@ _NETWORK = (
 )
 
 KERNEL_RULEBOOK = KernelFile(_PACKAGE, "rulebook.cu")
-KERNEL_VOXELIZE = KernelFile(_PACKAGE, "voxelize.cu")
+KERNEL_VOXELIZE = KernelFile(_PACKAGE, "voxelize.cu", variants=_TYPES)
 KERNEL_NATIVE = KernelFile(_PACKAGE, "native.cu", variants=_TYPES)
 KERNEL_INTERPOLATE = KernelFile(_PACKAGE, "interpolate.cu", variants=_TYPES)
 KERNEL_FRAME = KernelFile(
@@ -177,14 +177,21 @@ def shared_limit() -> int:
     """Shared memory that a block may have on the current device, in bytes."""
     import cupy
 
-    return _shared_limit(cupy.cuda.Device().id)
+    return _attribute(cupy.cuda.Device().id, "MaxSharedMemoryPerBlockOptin")
+
+
+def multiprocessors() -> int:
+    """Multiprocessors of the current device."""
+    import cupy
+
+    return _attribute(cupy.cuda.Device().id, "MultiProcessorCount")
 
 
 @functools.cache
-def _shared_limit(device: int) -> int:
+def _attribute(device: int, name: str) -> int:
     import cupy
 
-    return int(cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
+    return int(cupy.cuda.Device(device).attributes[name])
 
 
 def has_tensor_cores() -> bool:
