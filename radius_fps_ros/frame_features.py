@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .clouds import Cloud
+from .clouds import Cloud, CloudData, decode_cloud, encode_cloud
 from .errors import InputError
 from .faults import faults_as_sentences
-from .pipeline import stage
 from .share import share_file
 from .sparse import (
     BackboneConfig,
@@ -25,6 +24,7 @@ from .sparse import (
     site_centres,
     voxelize,
 )
+from .stages import stage
 
 NETWORKS = ("full", "light")
 FEATURE_LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4", "encoded")
@@ -35,25 +35,34 @@ class FrameFeatures:
     """Features of one frame.
 
     Attributes:
-        xyz: (M, 3) float32, the samples in sampling order [m].
-        features: (M, C) float32, interpolated at the samples; zero where no active site is near.
-        last_stage: the network's ``encoded`` tensor, in the backend's array library.
+        rows: (M, 3 + C) float32: x, y, z of the samples in sampling order [m], and their features, interpolated; zero
+            where no active site is near.
+        last_stage: gives the network's ``encoded`` tensor, in the backend's array library, until the next frame.
         voxels, dropped_voxels: active input sites, and those beyond the cap.
         recaptures: how often the CUDA pass had to grow its buffers so far.
         milliseconds: per stage, in the order in which they ran.
     """
 
-    xyz: npt.NDArray[np.float32]
-    features: npt.NDArray[np.float32]
-    last_stage: SparseTensor
+    rows: npt.NDArray[np.float32]
+    last_stage: Callable[[], SparseTensor]
     voxels: int
     dropped_voxels: int
     recaptures: int
     milliseconds: dict[str, float]
 
+    @property
+    def channels(self) -> int:
+        """C, features a sample."""
+        return int(self.rows.shape[1]) - 3
+
+    def records(self) -> npt.NDArray[np.void]:
+        """(M,) records x, y, z [m] and ``features`` of the samples, a view of ``rows``."""
+        return _as_records(self.rows)
+
     def voxel_records(self) -> npt.NDArray[np.void]:
         """(V,) records x, y, z [m] and ``features`` of the active sites of the last stage."""
-        return feature_records(_on_host(site_centres(self.last_stage)), _on_host(self.last_stage.features))
+        tensor = self.last_stage()
+        return _as_records(_side_by_side(_on_host(site_centres(tensor)), _on_host(tensor.features)))
 
 
 class FeatureExtractor:
@@ -76,12 +85,8 @@ class FeatureExtractor:
 
     def warm_up(self) -> None:
         """Compile everything, so that the first frame is not slowed by it."""
-        fields = np.dtype([(name, np.float32) for name in dict.fromkeys(("x", "y", "z", *self.config.fields))])
-        low, high = np.reshape(self.config.point_cloud_range, (2, 3))
-        xyz = np.random.default_rng(0).uniform(low, high, size=(2000, 3))
-        records = np.zeros(len(xyz), fields)
-        records["x"], records["y"], records["z"] = xyz.T
-        self(Cloud.of_records(records), None, np.arange(0, len(records), 10))
+        cloud = decode_cloud(example_cloud(self.config))
+        self(cloud, None, np.arange(0, len(cloud), 10))
 
     def __call__(
         self, cloud: Cloud, rows: npt.NDArray[np.int64] | None, samples: npt.NDArray[np.int64]
@@ -118,9 +123,8 @@ class FeatureExtractor:
         with stage(milliseconds, "gather"):
             features = _on_host(gather_features(maps, at, levels=self.levels))
         return FrameFeatures(
-            xyz=xyz,
-            features=features,
-            last_stage=maps["encoded"],
+            rows=_side_by_side(xyz, features),
+            last_stage=lambda: maps["encoded"],
             voxels=len(tensor),
             dropped_voxels=int(tensor.stats["dropped_voxels"]),
             recaptures=int(maps.stats.get("recaptures", 0)),
@@ -133,6 +137,16 @@ class FeatureExtractor:
         import cupy
 
         return tuple(cupy.asarray(array) for array in arrays)
+
+
+def example_cloud(config: BackboneConfig | None) -> CloudData:
+    """A small cloud to warm up with: random points in the range of ``config``, or anywhere, and the fields it reads."""
+    names = ("x", "y", "z", *(config.fields if config is not None else ()))
+    low, high = np.reshape(config.point_cloud_range if config is not None else (-1, -1, -1, 1, 1, 1), (2, 3))
+    xyz = np.random.default_rng(0).uniform(low, high, size=(2000, 3))
+    records = np.zeros(len(xyz), [(name, np.float32) for name in dict.fromkeys(names)])
+    records["x"], records["y"], records["z"] = xyz.T
+    return encode_cloud(Cloud.of_records(records))
 
 
 def named_config(name: str, backend: str) -> BackboneConfig:
@@ -155,13 +169,16 @@ def named_config(name: str, backend: str) -> BackboneConfig:
     return load_config(path)
 
 
-def feature_records(xyz: npt.NDArray[Any], features: npt.NDArray[Any]) -> npt.NDArray[np.void]:
-    """(M,) records of ``xyz`` (M, 3) as fields x, y, z and of ``features`` (M, C) as one field, all float32."""
-    dtype = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("features", "<f4", (features.shape[1],))])
-    # One plain copy instead of one per field: the record is 3 + C consecutive floats.
-    flat = np.empty((len(xyz), 3 + features.shape[1]), np.float32)
-    flat[:, :3], flat[:, 3:] = xyz, features
-    return flat.view(dtype).reshape(-1)
+def _side_by_side(xyz: npt.NDArray[Any], features: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    rows = np.empty((len(xyz), 3 + features.shape[1]), np.float32)
+    rows[:, :3], rows[:, 3:] = xyz, features
+    return rows
+
+
+def _as_records(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.void]:
+    """(M,) records of rows x, y, z, features: one field each for x, y and z, and one for all features."""
+    dtype = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("features", "<f4", (rows.shape[1] - 3,))])
+    return rows.view(dtype).reshape(-1)
 
 
 def _on_host(array: Any) -> npt.NDArray[Any]:

@@ -1,20 +1,20 @@
-"""A frame's way, without ROS: decode, crop, sample, encode."""
+"""A frame's way, without ROS: decode, crop, sample, encode, and the features at the samples."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from .clouds import Cloud, CloudData, decode_cloud, encode_subset
-from .device import BackendChoice
+from .device import BackendChoice, select_backend
 from .errors import InputError
-from .sampling import Sampler, SamplingResult
+from .frame_features import FeatureExtractor, FrameFeatures
+from .sampling import Sampler, SamplingStats
+from .stages import stage
 
 
 @dataclass(frozen=True)
@@ -41,37 +41,91 @@ class FrameResult:
 
     Attributes:
         sampled: the sampled points with all their original fields, in sampling order.
-        cloud, rows: the decoded cloud and its used rows, ``None`` for all; what features are computed from.
         indices: (M,) int64 rows of the incoming cloud that were sampled.
         points_in, points_used: points in the message, and finite ones inside the region of interest.
-        sampling: the sampler's result; its indices refer to the used points.
+        coverage_radius: the largest distance from a used point to its nearest sample [m].
+        stats: how the samples were computed.
         milliseconds: per stage, in the order in which they ran.
+        features: gives the features at the samples, once and before the next frame: computes them where the CPU works,
+            and reads what came along with the samples where CUDA does. Raises InputError where the frame has none, and
+            BackendError. ``None`` when they were not asked for.
+        features_ms: the part of the call's time that already went into the features [ms].
     """
 
     sampled: CloudData
-    cloud: Cloud
-    rows: npt.NDArray[np.int64] | None
     indices: npt.NDArray[np.int64]
     points_in: int
     points_used: int
-    sampling: SamplingResult
+    coverage_radius: float
+    stats: SamplingStats
     milliseconds: dict[str, float]
+    features: Callable[[], FrameFeatures] | None = None
+    features_ms: float = 0.0
 
 
-@contextmanager
-def stage(milliseconds: dict[str, float], name: str) -> Iterator[None]:
-    """Measure the body into ``milliseconds[name]``."""
-    begin = time.perf_counter()
-    yield
-    milliseconds[name] = (time.perf_counter() - begin) * 1e3
+class Pipeline(Protocol):
+    """Turns PointCloud2-like messages into samples and features. One frame at a time."""
+
+    @property
+    def backend(self) -> BackendChoice:
+        """The backend that runs, and why."""
+
+    def warm_up(self) -> None:
+        """Compile everything, so that the first frame is not slowed by it."""
+
+    def load(self, message: Any) -> Any:
+        """Begin with a frame before its turn, while another is in work; what `process` takes in place of the message.
+
+        Never raises: what is wrong with the message, `process` says.
+        """
+
+    def process(self, message: Any, settings: PipelineSettings, *, features: bool = True) -> FrameResult:
+        """Run one frame.
+
+        Args:
+            message: anything with the attributes of ``sensor_msgs/PointCloud2``, or what `load` returned for it.
+            settings: what to use and how many samples to take.
+            features: whether features are wanted too, where there is a network.
+
+        Raises:
+            InputError: the message is malformed, or no point of it can be used.
+            BackendError: the device reported a fault.
+        """
+
+
+def make_pipeline(
+    *,
+    backend: str = "auto",
+    method: str = "auto",
+    threads: int | None = None,
+    extractor: FeatureExtractor | None = None,
+) -> Pipeline:
+    """The pipeline of the backend; ``extractor`` must be for the same one.
+
+    The other arguments and the errors are those of `farthest_point_sampling`.
+    """
+    choice = select_backend(backend)
+    if choice.name == "cuda":
+        from .cuda_frame import CudaFramePipeline
+
+        return CudaFramePipeline(choice, method, extractor)
+    return FramePipeline(backend=backend, method=method, threads=threads, extractor=extractor)
 
 
 class FramePipeline:
-    """Turns PointCloud2-like messages into sampled clouds; keeps its workspaces between frames. One call at a time."""
+    """A frame's way through host memory, stage after stage; keeps its workspaces between frames. See `Pipeline`."""
 
-    def __init__(self, *, backend: str = "auto", method: str = "auto", threads: int | None = None) -> None:
-        """The arguments and errors are those of `farthest_point_sampling`."""
+    def __init__(
+        self,
+        *,
+        backend: str = "auto",
+        method: str = "auto",
+        threads: int | None = None,
+        extractor: FeatureExtractor | None = None,
+    ) -> None:
+        """The arguments are those of `make_pipeline`."""
         self._sampler = Sampler(backend=backend, method=method, threads=threads)
+        self._extractor = extractor
 
     @property
     def backend(self) -> BackendChoice:
@@ -79,20 +133,17 @@ class FramePipeline:
         return self._sampler.backend
 
     def warm_up(self) -> None:
-        """Compile everything, so that the first frame is not slowed by it."""
+        """See `Pipeline.warm_up`."""
         self._sampler.warm_up()
+        if self._extractor is not None:
+            self._extractor.warm_up()
 
-    def process(self, message: Any, settings: PipelineSettings) -> FrameResult:
-        """Run one frame.
+    def load(self, message: Any) -> Any:
+        """The message itself: nothing can be begun with."""
+        return message
 
-        Args:
-            message: anything with the attributes of ``sensor_msgs/PointCloud2``.
-            settings: what to use and how many samples to take.
-
-        Raises:
-            InputError: the message is malformed, or no point of it can be used.
-            BackendError: the device reported a fault.
-        """
+    def process(self, message: Any, settings: PipelineSettings, *, features: bool = True) -> FrameResult:
+        """See `Pipeline.process`."""
         milliseconds: dict[str, float] = {}
         with stage(milliseconds, "decode"):
             cloud = decode_cloud(message)
@@ -104,7 +155,17 @@ class FramePipeline:
             indices = sampling.indices if rows is None else rows[sampling.indices]
         with stage(milliseconds, "encode"):
             sampled = encode_subset(cloud, indices)
-        return FrameResult(sampled, cloud, rows, indices, len(cloud), len(points), sampling, milliseconds)
+        extractor = self._extractor
+        return FrameResult(
+            sampled=sampled,
+            indices=indices,
+            points_in=len(cloud),
+            points_used=len(points),
+            coverage_radius=sampling.coverage_radius,
+            stats=sampling.stats,
+            milliseconds=milliseconds,
+            features=(lambda: extractor(cloud, rows, indices)) if extractor is not None and features else None,
+        )
 
 
 def usable_rows(cloud: Cloud, settings: PipelineSettings) -> npt.NDArray[np.int64] | None:
@@ -114,12 +175,8 @@ def usable_rows(cloud: Cloud, settings: PipelineSettings) -> npt.NDArray[np.int6
         InputError: there is no such point.
     """
     xyz = cloud.xyz
-    if len(xyz) == 0:
-        raise InputError("the cloud has no points")
     usable = cloud.finite
     finite = int(np.count_nonzero(usable))
-    if finite == 0:
-        raise InputError(f"none of the cloud's {len(xyz)} points is finite")
     # Comparisons with NaN are false, so rows that are not finite stay out whatever the limits.
     with np.errstate(invalid="ignore", over="ignore"):
         if settings.range_min > 0 or settings.range_max < float("inf"):
@@ -131,6 +188,19 @@ def usable_rows(cloud: Cloud, settings: PipelineSettings) -> npt.NDArray[np.int6
         for axis, high in zip(xyz.T, settings.roi_max or (), strict=False):
             usable = usable & (axis <= np.float32(high))
     used = int(np.count_nonzero(usable))
+    check_usable(len(xyz), finite, used)
+    return None if used == len(xyz) else np.flatnonzero(usable)
+
+
+def check_usable(points: int, finite: int, used: int) -> None:
+    """Refuse a cloud of so many points, finite ones, and ones inside the region of interest, when none is left.
+
+    Raises:
+        InputError: there is none.
+    """
+    if points == 0:
+        raise InputError("the cloud has no points")
+    if finite == 0:
+        raise InputError(f"none of the cloud's {points} points is finite")
     if used == 0:
         raise InputError(f"none of the cloud's {finite} finite points lies in the region of interest")
-    return None if used == len(xyz) else np.flatnonzero(usable)

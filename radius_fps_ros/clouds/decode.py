@@ -18,15 +18,20 @@ from .wording import describe_names
 class PointCloud2Like(Protocol):
     """What is read of a sensor_msgs/PointCloud2; rclpy's and rosbags' messages both offer it."""
 
-    height: int
-    width: int
-    is_bigendian: bool
-    point_step: int
-    row_step: int
-    data: Any  # anything with a buffer: array.array, bytes, a NumPy array
-
+    @property
+    def height(self) -> int: ...  # noqa: D102
+    @property
+    def width(self) -> int: ...  # noqa: D102
     @property
     def fields(self) -> Sequence[FieldLike]: ...  # noqa: D102
+    @property
+    def is_bigendian(self) -> bool: ...  # noqa: D102
+    @property
+    def point_step(self) -> int: ...  # noqa: D102
+    @property
+    def row_step(self) -> int: ...  # noqa: D102
+    @property
+    def data(self) -> Any: ...  # noqa: D102  # anything with a buffer: array.array, bytes, a NumPy array
 
 
 @dataclass(frozen=True)

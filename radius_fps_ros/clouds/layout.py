@@ -110,6 +110,11 @@ class PointLayout:
         return cls.of_message(fields, dtype.itemsize, orders.pop() if orders else False)
 
 
+def datatype_number(dtype: np.dtype) -> int:
+    """PointField's number of a plain numeric type, whatever its byte order; KeyError when it has none."""
+    return _NUMBERS[dtype.newbyteorder("=")]
+
+
 # A sensor sends the same layout with every frame: it is checked once.
 @lru_cache(maxsize=64)
 def _checked_layout(fields: tuple[Field, ...], point_step: int, is_bigendian: bool) -> PointLayout:

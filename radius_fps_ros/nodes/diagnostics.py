@@ -9,7 +9,6 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.node import Node
 
 from ..device import BackendChoice, device_memory
-from ..frame_features import FeatureExtractor
 from .frame_answerer import FrameAnswerer
 from .messages import key_values
 
@@ -17,7 +16,7 @@ from .messages import key_values
 def perception_diagnostics(
     node: Node,
     backend: BackendChoice,
-    extractor: FeatureExtractor | None,
+    weights: str | None,
     answerer: FrameAnswerer,
     *,
     publishers: int | None,
@@ -26,6 +25,7 @@ def perception_diagnostics(
 ) -> DiagnosticArray:
     """The state of the node: ERROR with the device's ``fault``, WARN with all there is to warn of, else OK.
 
+    ``weights``: where those of the features come from, ``None`` without features.
     ``publishers``: how many of ``points`` the node receives from; ``None`` when it does not listen.
     """
     log, grant, active = answerer.log, answerer.grant, publishers is not None
@@ -52,15 +52,15 @@ def perception_diagnostics(
         "frames_dropped": answerer.dropped(),
         "deadlines_missed": log.deadlines_missed,
         "frames_degraded": log.degraded,
-        "frames_without_features": log.features_missed if extractor is not None else "features are off",
-        "weights": extractor.network.weights_source if extractor is not None else "",
+        "frames_without_features": log.features_missed if weights is not None else "features are off",
+        "weights": weights or "",
         "backend": backend.name,
         "backend_reason": backend.reason,
     }
     if grant is not None:
         values["full_frame_ms"] = grant.full_ms
         values["samples_granted"] = grant.samples
-        values["features_every"] = grant.features_every if extractor is not None else "features are off"
+        values["features_every"] = grant.features_every if weights is not None else "features are off"
     memory = None if fault else device_memory(backend)
     if memory is not None:
         values["gpu_memory_mb"] = memory / 1e6

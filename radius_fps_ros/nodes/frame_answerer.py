@@ -16,8 +16,9 @@ from sensor_msgs.msg import PointCloud2
 from ..budget import Budget, Grant
 from ..errors import BackendError, InputError
 from ..faults import free_device_memory, is_out_of_memory
-from ..frame_features import FeatureExtractor, feature_records
-from ..pipeline import FramePipeline, FrameResult, stage
+from ..frame_features import FrameFeatures
+from ..pipeline import Pipeline
+from ..stages import stage
 from .frame_log import FrameLog
 from .messages import answered_stats, cloud_message, records_message, set_stages
 from .parameters import ParameterSet
@@ -28,9 +29,13 @@ BY_SAMPLE = ("sample", "encode", "publish")  # stages whose time grows with the 
 
 @dataclass(frozen=True)
 class Frame:
-    """An incoming cloud, and when its callback got it by the node's clock and by `time.perf_counter`."""
+    """An incoming cloud, and when its callback got it by the node's clock and by `time.perf_counter`.
+
+    ``loaded`` is what `Pipeline.load` made of the message.
+    """
 
     message: PointCloud2
+    loaded: Any
     received: Time
     begin: float
 
@@ -52,17 +57,20 @@ class FrameAnswerer:
         self,
         node: Node,
         params: ParameterSet,
-        pipeline: FramePipeline,
-        extractor: FeatureExtractor | None,
+        pipeline: Pipeline,
+        weights: str | None,
         outputs: Outputs,
         device_failed: Callable[[str], None],
     ) -> None:
-        """``device_failed`` is called with a sentence when the device is lost, in the thread that works on frames."""
+        """``weights``: where those of the features come from, ``None`` without features.
+
+        ``device_failed`` is called with a sentence when the device is lost, in the thread that works on frames.
+        """
         self.log = FrameLog()
         self.grant: Grant | None = None
         self.dropped: Callable[[], int] = lambda: 0
         self._node, self._params, self._outputs = node, params, outputs
-        self._pipeline, self._extractor = pipeline, extractor
+        self._pipeline, self._weights = pipeline, weights
         self._device_failed = device_failed
         self._budget = Budget()
 
@@ -92,7 +100,8 @@ class FrameAnswerer:
         header = frame.message.header
         grant = self._next_grant(values)
         begin = time.perf_counter()
-        result = self._pipeline.process(frame.message, pipeline_settings(values, grant.samples))
+        settings = pipeline_settings(values, grant.samples)
+        result = self._pipeline.process(frame.loaded, settings, features=grant.features)
         # The samples go out before the features are begun: who needs only them does not wait.
         milliseconds = dict(result.milliseconds)
         with stage(milliseconds, "publish"):
@@ -100,12 +109,13 @@ class FrameAnswerer:
         stats = answered_stats(result, header)
         sampled = time.perf_counter()
         features: dict[str, float] = {}
-        if self._extractor is not None and grant.features:
-            features = self._answer_features(self._extractor, result, stats)
+        if result.features is not None:
+            features = self._answer_features(result.features, stats)
         # Wall time, so that nothing between the stages is forgotten.
-        extracting = (time.perf_counter() - sampled) * 1e3 if features else None
-        by_sample = sum(milliseconds[name] for name in BY_SAMPLE)
-        self._budget.record(grant, (sampled - begin) * 1e3 - by_sample, by_sample, extracting)
+        extracting = (time.perf_counter() - sampled) * 1e3 + result.features_ms if features else None
+        by_sample = sum(milliseconds.get(name, 0.0) for name in BY_SAMPLE)
+        fixed = (sampled - begin) * 1e3 - by_sample - result.features_ms
+        self._budget.record(grant, fixed, by_sample, extracting)
         set_stages(stats, milliseconds | features)
         stats.total_milliseconds = (time.perf_counter() - frame.begin) * 1e3
         missed = stats.total_milliseconds > values["budget_ms"]
@@ -115,12 +125,12 @@ class FrameAnswerer:
         sentences = (stats.message, few if len(result.indices) < grant.samples else "", grant.reason)
         stats.message = "; ".join(filter(None, sentences))
         stats.samples_granted, stats.full_milliseconds = grant.samples, grant.full_ms
-        stats.features_every = grant.features_every if self._extractor is not None else 0
+        stats.features_every = grant.features_every if self._weights is not None else 0
         self.log.answer(stats.total_milliseconds, missed, grant.degraded)
         self._publish_stats(stats, frame)
 
     def _next_grant(self, values: Any) -> Grant:
-        before, grant = self.grant, self._budget.grant(budget_settings(values), self._extractor is not None)
+        before, grant = self.grant, self._budget.grant(budget_settings(values), self._weights is not None)
         self.grant = grant
         was_degraded = before is not None and before.degraded
         if grant.degraded and not was_degraded:
@@ -129,10 +139,10 @@ class FrameAnswerer:
             self._node.get_logger().info("within the budget again: every frame gets all that is asked for")
         return grant
 
-    def _answer_features(self, extractor: FeatureExtractor, result: FrameResult, stats: FrameStats) -> dict[str, float]:
-        """Compute and publish a frame's features, fill in their statistics, return their milliseconds by stage."""
+    def _answer_features(self, features: Callable[[], FrameFeatures], stats: FrameStats) -> dict[str, float]:
+        """Have and publish a frame's features, fill in their statistics, return their milliseconds by stage."""
         try:
-            made = extractor(result.cloud, result.rows, result.indices)
+            made = features()
         except Exception as error:
             # The samples are out already: the frame is answered, only without features.
             sentence = self._explain(error)
@@ -141,11 +151,11 @@ class FrameAnswerer:
             return {}
         milliseconds = dict(made.milliseconds)
         with stage(milliseconds, "publish_features"):
-            self._outputs.features.publish(records_message(feature_records(made.xyz, made.features), stats.header))
+            self._outputs.features.publish(records_message(made.records(), stats.header))
             if self._params.values["voxel_features"]:
                 self._outputs.voxel_features.publish(records_message(made.voxel_records(), stats.header))
-        stats.feature_channels = made.features.shape[1]
-        stats.weights = extractor.network.weights_source
+        stats.feature_channels = made.channels
+        stats.weights = self._weights or ""
         stats.voxels, stats.voxels_dropped, stats.recaptures = made.voxels, made.dropped_voxels, made.recaptures
         return milliseconds
 

@@ -41,17 +41,16 @@ def records_message(records: npt.NDArray[np.void], header: Header) -> PointCloud
 
 def answered_stats(result: FrameResult, header: Header) -> FrameStats:
     """The statistics of an answered frame; the caller adds times and counts."""
-    sampling = result.sampling
     return FrameStats(
         header=header,
         status=FrameStats.ANSWERED,
         points_in=result.points_in,
         points_used=result.points_used,
         samples=len(result.indices),
-        coverage_radius=sampling.coverage_radius,
-        skip_rate=sampling.stats.skip_rate,
-        backend=sampling.stats.backend,
-        method=sampling.stats.method,
+        coverage_radius=result.coverage_radius,
+        skip_rate=result.stats.skip_rate,
+        backend=result.stats.backend,
+        method=result.stats.method,
     )
 
 

@@ -18,9 +18,10 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import PointCloud2
 
+from ..device import select_backend
 from ..errors import RadiusFpsError
 from ..faults import is_out_of_memory
-from ..pipeline import FramePipeline
+from ..pipeline import make_pipeline
 from .diagnostics import perception_diagnostics
 from .frame_answerer import Frame, FrameAnswerer, Outputs
 from .parameters import ParameterSet
@@ -96,13 +97,14 @@ class PerceptionNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         begin = time.perf_counter()
         try:
-            pipeline = FramePipeline(
-                backend=values["backend"], method=values["method"], threads=values["threads"] or None
+            extractor = make_extractor(values, select_backend(values["backend"]).name)
+            pipeline = make_pipeline(
+                backend=values["backend"],
+                method=values["method"],
+                threads=values["threads"] or None,
+                extractor=extractor,
             )
             pipeline.warm_up()
-            extractor = make_extractor(values, pipeline.backend.name)
-            if extractor is not None:
-                extractor.warm_up()
         except (RadiusFpsError, MemoryError) as error:
             prefix = "out of memory: " if is_out_of_memory(error) else ""
             self.get_logger().error(f"{prefix}{error}")
@@ -115,7 +117,7 @@ class PerceptionNode(LifecycleNode):
             self.get_logger().info(f"features are off (parameter features is {values['features']})")
         else:
             self.get_logger().info(f"features come from {extractor.network.weights_source}")
-        self._pipeline, self._extractor = pipeline, extractor
+        self._pipeline, self._weights = pipeline, None if extractor is None else extractor.network.weights_source
         self._outputs = self._make_outputs()
         self._answerer = self._make_answerer(self._outputs)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
@@ -205,13 +207,13 @@ class PerceptionNode(LifecycleNode):
             return self.create_lifecycle_publisher(kind, topic, qos, event_callbacks=events)
 
         sampled, stats = publisher(PointCloud2, "~/sampled"), publisher(FrameStats, "~/stats")
-        if self._extractor is None:
+        if self._weights is None:
             return Outputs(sampled, stats)
         clouds = (publisher(PointCloud2, topic) for topic in ("~/features", "~/voxel_features"))
         return Outputs(sampled, stats, *clouds)
 
     def _make_answerer(self, outputs: Outputs) -> FrameAnswerer:
-        return FrameAnswerer(self, self._params, self._pipeline, self._extractor, outputs, self._device_failed)
+        return FrameAnswerer(self, self._params, self._pipeline, self._weights, outputs, self._device_failed)
 
     def _release(self) -> None:
         if self._outputs is None:
@@ -227,7 +229,7 @@ class PerceptionNode(LifecycleNode):
         self._outputs = None
         self.destroy_timer(self._timer)
         self.destroy_publisher(self._diagnostics)
-        del self._pipeline, self._extractor, self._answerer
+        del self._pipeline, self._answerer
         self._worker = None
 
     def _start(self) -> None:
@@ -238,10 +240,10 @@ class PerceptionNode(LifecycleNode):
     # ---- frames ----
 
     def _receive(self, message: PointCloud2, info: dict[str, Any]) -> None:
-        frame = Frame(message, self.get_clock().now(), time.perf_counter())
+        received, begin = self.get_clock().now(), time.perf_counter()
         self._gaps.receive(info)
         if self._worker is not None:
-            self._worker.offer(frame)
+            self._worker.offer(Frame(message, self._pipeline.load(message), received, begin))
 
     def _device_failed(self, sentence: str) -> None:
         if not self._fault:
@@ -266,7 +268,7 @@ class PerceptionNode(LifecycleNode):
         array = perception_diagnostics(
             self,
             self._pipeline.backend,
-            self._extractor,
+            self._weights,
             self._answerer,
             publishers=None if self._points is None else self._points.get_publisher_count(),
             fault=self._fault,

@@ -12,8 +12,9 @@ from ..clouds import Cloud, encode_cloud
 from ..clouds.bags import deserialize_cloud, serialize_cloud
 from ..device import BackendChoice, select_backend, usable_cores
 from ..errors import InputError
-from ..frame_features import FeatureExtractor, feature_records
-from ..pipeline import FramePipeline, FrameResult, stage
+from ..frame_features import FeatureExtractor, FrameFeatures
+from ..pipeline import make_pipeline
+from ..stages import stage
 from .settings import Job
 
 MOST_WORKERS = 16  # beyond that, reading and writing, which hold the interpreter, set the pace
@@ -45,13 +46,13 @@ class FrameWorker:
     def __init__(self, job: Job, backend: str, threads: int | None) -> None:
         """Raises InputError or BackendError when the settings cannot be used."""
         self._settings = job.pipeline
-        self._pipeline = FramePipeline(backend=backend, method=job.method, threads=threads)
         self._extractor: FeatureExtractor | None = None
         if job.features is not None:
             f = job.features
             self._extractor = FeatureExtractor(
                 f.config, weights=f.weights, seed=f.seed, dtype=f.dtype, backend=backend, levels=f.levels
             )
+        self._pipeline = make_pipeline(backend=backend, method=job.method, threads=threads, extractor=self._extractor)
 
     @property
     def weights_source(self) -> str:
@@ -61,8 +62,6 @@ class FrameWorker:
     def warm_up(self) -> None:
         """Compile everything, so that the first frame is not slowed by it."""
         self._pipeline.warm_up()
-        if self._extractor is not None:
-            self._extractor.warm_up()
 
     def __call__(self, cdr: bytes) -> Answer:
         """Answer one serialized PointCloud2; a cloud that cannot be used is an answer too.
@@ -91,20 +90,18 @@ class FrameWorker:
             "points_in": result.points_in,
             "points_used": result.points_used,
             "samples": len(result.indices),
-            "coverage_radius": result.sampling.coverage_radius,
+            "coverage_radius": result.coverage_radius,
         }
-        if self._extractor is not None:
+        if result.features is not None:
             try:
-                self._answer_features(self._extractor, result, message.header, answer)
+                self._answer_features(result.features(), message.header, answer)
             except InputError as error:
                 answer.no_features = str(error)
 
-    def _answer_features(self, extractor: FeatureExtractor, result: FrameResult, header: Any, answer: Answer) -> None:
-        made = extractor(result.cloud, result.rows, result.indices)
+    def _answer_features(self, made: FrameFeatures, header: Any, answer: Answer) -> None:
         answer.milliseconds |= made.milliseconds
         with stage(answer.milliseconds, "serialize_features"):
-            records = Cloud.of_records(feature_records(made.xyz, made.features))
-            answer.features = serialize_cloud(encode_cloud(records), header)
+            answer.features = serialize_cloud(encode_cloud(Cloud.of_records(made.records())), header)
         answer.facts |= {"voxels": made.voxels, "dropped_voxels": made.dropped_voxels}
 
 

@@ -30,7 +30,7 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StorageP
 from radius_fps_ros.clouds import Cloud, decode_cloud, encode_cloud
 from radius_fps_ros.clouds.bags import deserialize_cloud, open_bag, serialize_cloud
 from radius_fps_ros.clouds.synthetic import street_scan
-from radius_fps_ros.frame_features import FeatureExtractor, feature_records
+from radius_fps_ros.frame_features import FeatureExtractor
 from radius_fps_ros.pipeline import FramePipeline, PipelineSettings
 from radius_fps_ros.sparse import load_config
 
@@ -70,13 +70,12 @@ def test_features_are_those_of_the_node(done, bags, tmp_path):
     printed = done(bags["mcap"], "-o", tmp_path / "out", "--features", "--topic", "/top", "--levels", "x_conv2,x_conv4")
     assert "note: the features come from seeded random weights (seed 0), not trained" in printed
     extractor = FeatureExtractor(load_config(ROOT / "config" / "backbone_light.yaml"), levels=("x_conv2", "x_conv4"))
-    pipeline = FramePipeline(backend="cpu")
+    pipeline = FramePipeline(backend="cpu", extractor=extractor)
     answers = []
     for when, cdr in on(bags["mcap"], "/top"):
         message = deserialize_cloud(cdr)
         result = pipeline.process(message, PipelineSettings(N))
-        made = extractor(result.cloud, result.rows, result.indices)
-        records = Cloud.of_records(feature_records(made.xyz, made.features))
+        records = Cloud.of_records(result.features().records())
         answers.append((when, serialize_cloud(encode_cloud(records), message.header)))
     assert on(tmp_path / "out", "/top/features") == answers
     assert on(tmp_path / "out", "/top/sampled") == expected(bags["mcap"], "/top")
@@ -89,18 +88,17 @@ def test_the_messages_are_those_that_the_node_sends(done, bags, tmp_path):
     from radius_fps_ros.nodes.messages import cloud_message, records_message
 
     done(bags["mcap"], "-o", tmp_path / "out", "--features", "--topic", "/top")
-    pipeline = FramePipeline(backend="cpu")
     extractor = FeatureExtractor(load_config(ROOT / "config" / "backbone_light.yaml"))
+    pipeline = FramePipeline(backend="cpu", extractor=extractor)
     samples, features = (on(tmp_path / "out", f"/top/{kind}") for kind in ("sampled", "features"))
     for k, (_, cdr) in enumerate(on(bags["mcap"], "/top")):
         message = serialization.deserialize_message(cdr, PointCloud2)
         result = pipeline.process(message, PipelineSettings(N))
-        made = extractor(result.cloud, result.rows, result.indices)
         # Not byte by byte: the middleware leaves in the padding whatever the memory held before.
         sent = cloud_message(result.sampled, message.header)
         assert serialization.deserialize_message(samples[k][1], PointCloud2) == sent
         assert len(samples[k][1]) == len(serialization.serialize_message(sent))
-        sent = records_message(feature_records(made.xyz, made.features), message.header)
+        sent = records_message(result.features().records(), message.header)
         assert serialization.deserialize_message(features[k][1], PointCloud2) == sent
 
 

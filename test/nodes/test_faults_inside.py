@@ -73,10 +73,10 @@ from radius_fps_ros.pipeline import FramePipeline
 node.FAULT_LINGER = 0.1
 end, process = node.PerceptionNode._end, FramePipeline.process
 node.PerceptionNode._end = lambda self: os.path.exists({seen!r}) and end(self)
-def process_or_fail(self, message, settings):
+def process_or_fail(self, message, settings, **options):
     if message.width == 13:
         raise BackendError("the CUDA device failed while sampling 13 points: injected")
-    return process(self, message, settings)
+    return process(self, message, settings, **options)
 FramePipeline.process = process_or_fail
 node.main()
 """
@@ -109,19 +109,19 @@ def test_a_device_that_fails_ends_the_node_so_that_it_can_be_started_anew(ros_no
 MEMORY_RUNS_OUT = """
 import cupy
 import radius_fps_ros.nodes.perception_node as node
-from radius_fps_ros.pipeline import FramePipeline
-process = FramePipeline.process
+from radius_fps_ros.cuda_frame import CudaFramePipeline
+process = CudaFramePipeline.process
 def refuse(size):
     raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
-def process_without_memory(self, message, settings):
-    if message.width != 13:
-        return process(self, message, settings)
+def process_without_memory(self, upload, settings, **options):
+    if upload.message.width == 20:
+        return process(self, upload, settings, **options)
     cupy.cuda.set_allocator(refuse)
     try:
-        return process(self, message, settings)
+        return process(self, upload, settings, **options)
     finally:
         cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
-FramePipeline.process = process_without_memory
+CudaFramePipeline.process = process_without_memory
 node.main()
 """
 
@@ -129,10 +129,10 @@ node.main()
 @pytest.mark.gpu
 def test_device_memory_that_runs_out_costs_one_frame(ros_node, tmp_path):
     with started(ros_node, tmp_path, "/memory", MEMORY_RUNS_OUT, backend="cuda") as (process, _, monitor, log):
-        first, failed, last = exchange(monitor, [xyzi_cloud(random_points(count)) for count in (20, 13, 20)])
+        first, failed, last = exchange(monitor, [xyzi_cloud(random_points(count)) for count in (20, 9_000, 20)])
         check_answers([first, last], N_SAMPLES)
         assert failed.stats.status == FrameStats.REFUSED
-        assert failed.stats.message.startswith("out of memory: the CUDA device failed while sampling 13 points: ")
+        assert failed.stats.message.startswith("out of memory: the CUDA device failed while working on 9000 points: ")
         assert last.stats.frames_refused == 1
         assert process.stop() == 0
         assert "Traceback" not in log.read_text()

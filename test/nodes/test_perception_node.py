@@ -173,9 +173,9 @@ def test_features_at_the_samples(ros_node, tmp_path):
     extractor = FeatureExtractor(load_config(ROOT / "config" / "backbone_light.yaml"), seed=3, backend="cpu")
     expected = extractor(cloud, None, farthest_point_sampling(cloud.xyz, 200).indices)
     np.testing.assert_array_equal(decode_cloud(features).xyz, decode_cloud(good.sampled).xyz)
-    np.testing.assert_array_equal(records["features"], expected.features)
+    np.testing.assert_array_equal(records["features"], expected.records()["features"])
     assert np.abs(records["features"]).max() > 0
-    assert len(decode_cloud(voxels)) == len(expected.last_stage)
+    assert len(decode_cloud(voxels)) == len(expected.last_stage())
     assert good.stats.feature_channels == 64
     assert good.stats.voxels == expected.voxels
     assert good.stats.weights == "seeded random weights (seed 3), not trained"
@@ -191,12 +191,12 @@ import radius_fps_ros.frame_features as features, radius_fps_ros.nodes.perceptio
 from radius_fps_ros.errors import BackendError
 from radius_fps_ros.pipeline import FramePipeline
 process, extract = FramePipeline.process, features.FeatureExtractor.__call__
-def process_or_fail(self, message, settings):
+def process_or_fail(self, message, settings, **options):
     if message.width == 13:
         raise RuntimeError("a line\\nand another")
     if message.width == 19:
         raise MemoryError("no room for 19 points")
-    return process(self, message, settings)
+    return process(self, message, settings, **options)
 def extract_or_fail(self, cloud, rows, samples):
     if len(cloud) == 17:
         raise RuntimeError("no network")
