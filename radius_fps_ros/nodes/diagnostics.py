@@ -11,6 +11,7 @@ from rclpy.node import Node
 from ..device import BackendChoice, device_memory
 from .frame_answerer import FrameAnswerer
 from .messages import key_values
+from .stats_bag import StatsBag
 
 
 def perception_diagnostics(
@@ -22,6 +23,7 @@ def perception_diagnostics(
     publishers: int | None,
     fault: str,
     mismatches: Sequence[str],
+    stats_bag: StatsBag | None,
 ) -> DiagnosticArray:
     """The state of the node: ERROR with the device's ``fault``, WARN with all there is to warn of, else OK.
 
@@ -32,6 +34,7 @@ def perception_diagnostics(
     warnings = list(mismatches) if active else []
     if active:
         warnings += _frame_warnings(answerer)
+        warnings += [stats_bag.fault] if stats_bag is not None and stats_bag.fault else []
     level, message = DiagnosticStatus.OK, "answering" if log.answered else "waiting for points"
     if active and not publishers:
         message = "nobody publishes points"
@@ -61,6 +64,9 @@ def perception_diagnostics(
         values["full_frame_ms"] = grant.full_ms
         values["samples_granted"] = grant.samples
         values["features_every"] = grant.features_every if weights is not None else "features are off"
+    if stats_bag is not None:
+        values["stats_bag"] = stats_bag.path
+        values["frames_recorded"] = stats_bag.recorded
     memory = None if fault else device_memory(backend)
     if memory is not None:
         values["gpu_memory_mb"] = memory / 1e6

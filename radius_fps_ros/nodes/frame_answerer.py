@@ -69,6 +69,7 @@ class FrameAnswerer:
         self.log = FrameLog()
         self.grant: Grant | None = None
         self.dropped: Callable[[], int] = lambda: 0
+        self.record: Callable[[FrameStats], None] = lambda stats: None
         self._node, self._params, self._outputs = node, params, outputs
         self._pipeline, self._weights = pipeline, weights
         self._device_failed = device_failed
@@ -179,3 +180,4 @@ class FrameAnswerer:
         stats.deadlines_missed = self.log.deadlines_missed
         stats.frames_degraded = self.log.degraded
         self._outputs.stats.publish(stats)
+        self.record(stats)

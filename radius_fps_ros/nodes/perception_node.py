@@ -29,11 +29,13 @@ from .perception_parameters import SPECS, check_together, make_extractor
 from .qos_watch import QosWatch
 from .run import request_stop, run_node
 from .sequence_gaps import SequenceGaps
+from .stats_bag import StatsBag
 from .worker import NewestItemWorker
 
 NODE_NAME = "radius_fps_perception"
 DIAGNOSTICS_PERIOD = 1.0  # s
 STOP_TIMEOUT = 1.0  # s a frame in work may take to end when the node stops
+BAG_TIMEOUT = 0.5  # s that finishing the bag of statistics may take then
 FAULT_LINGER = 1.0  # s that a node whose device failed stays, inactive, so that whoever watches it can see why
 INPUT_DEPTH = 5
 OUTPUT_DEPTH = 5
@@ -71,6 +73,7 @@ class PerceptionNode(LifecycleNode):
         self._worker: NewestItemWorker[Frame] | None = None
         self._points: Any = None
         self._outputs: Outputs | None = None
+        self._stats_bag: StatsBag | None = None
         self._fault = ""
         self._fault_signal = self.create_guard_condition(self._end_after_fault)
         self._start_signal = self.create_guard_condition(self._start)
@@ -138,6 +141,9 @@ class PerceptionNode(LifecycleNode):
         self._worker = worker = NewestItemWorker(answerer.work, self._end, "frames")
         self._gaps = gaps = SequenceGaps()
         answerer.dropped = lambda: gaps.missing + worker.dropped
+        if folder := self._params.values["stats_bag"]:
+            self._stats_bag = StatsBag(folder, self._outputs.stats.topic_name, self.get_logger())
+            answerer.record = self._stats_bag.record
         qos = QoSProfile(
             depth=INPUT_DEPTH, reliability=ReliabilityPolicy[self._params.values["input_reliability"].upper()]
         )
@@ -178,7 +184,10 @@ class PerceptionNode(LifecycleNode):
         if self._points is not None:
             self.destroy_subscription(self._points)
             self._points = None
-        if self._worker is None or self._worker.stop(STOP_TIMEOUT):
+        idle = self._worker is None or self._worker.stop(STOP_TIMEOUT)
+        if self._stats_bag is not None:
+            self._stats_bag.close(BAG_TIMEOUT)
+        if idle:
             return True
         self.get_logger().warning(f"a frame still in work after {STOP_TIMEOUT:g} s was abandoned")
         return False
@@ -273,6 +282,7 @@ class PerceptionNode(LifecycleNode):
             publishers=None if self._points is None else self._points.get_publisher_count(),
             fault=self._fault,
             mismatches=self._qos.sentences(),
+            stats_bag=self._stats_bag,
         )
         self._diagnostics.publish(array)
 

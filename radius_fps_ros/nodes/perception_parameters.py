@@ -87,6 +87,12 @@ SPECS = (
         read_only=True,
     ),
     ParameterSpec(
+        "stats_bag",
+        "",
+        "Folder of a bag that the statistics of every frame are recorded in, numbered where it exists; empty: none.",
+        read_only=True,
+    ),
+    ParameterSpec(
         "autostart", False, "Configure and activate at the start, where no launch file does it.", read_only=True
     ),
 )
