@@ -48,14 +48,12 @@ class CudaFramePipeline:
         self._choice, self._method, self._extractor = choice, method, extractor
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._before_download, self._after_download = cupy.cuda.Event(), cupy.cuda.Event()
-        self._allocate()
+        self._begin_anew()
 
-    def _allocate(self) -> None:
+    def _begin_anew(self) -> None:
+        """Hold no device memory."""
         self._sampler = CudaEngine(self._method)
         self._network: FeaturePass | None = None
-        if self._extractor is not None:
-            extractor = self._extractor
-            self._network = FeaturePass(extractor.network, extractor.config, extractor.levels)
         self._uploads = Uploads()
         self._passes: dict[Any, FramePass] = {}
 
@@ -92,7 +90,7 @@ class CudaFramePipeline:
                 yield
         except (BackendError, MemoryError) as error:
             if is_out_of_memory(error):
-                self._allocate()
+                self._begin_anew()
             raise
 
     def _process(self, upload: Upload, settings: PipelineSettings, wanted: bool) -> FrameResult:
@@ -104,7 +102,7 @@ class CudaFramePipeline:
                 coordinate_fields(cloud.layout.dtype)
             raise InputError("the cloud has no points")
         no_features = self._why_no_features(cloud) if wanted else None
-        network = self._network if wanted and no_features is None else None
+        network = self._network_of(self._extractor) if wanted and no_features is None else None
         fields = self._extractor.config.fields if self._extractor is not None and network is not None else ()
         frame = frame_argument(cloud, fields, settings)
         n_samples = checked_count(min(settings.n_samples, capacity_for(cloud.count)))
@@ -156,6 +154,13 @@ class CudaFramePipeline:
             features=give_features,
             features_ms=sum(on_network.values()),
         )
+
+    def _network_of(self, extractor: FeatureExtractor | None) -> FeaturePass:
+        assert extractor is not None
+        if self._network is None:
+            with self._stream:
+                self._network = FeaturePass(extractor.network, extractor.config, extractor.levels)
+        return self._network
 
     def _why_no_features(self, cloud: CloudBytes) -> InputError | None:
         assert self._extractor is not None

@@ -200,7 +200,7 @@ def test_what_only_features_need_does_not_cost_the_samples(featured):
     settings = PipelineSettings(20)
     lacking = xyzi_message(POINTS, fields=xyz_fields())
     not_finite = POINTS.copy()
-    not_finite[7, 3] = np.nan
+    not_finite[7] = (1.0, 2.0, 0.5, np.nan)
     for message, words in ((lacking, "no field intensity"), (xyzi_message(not_finite), "NaN")):
         a, b = ours.process(message, settings), theirs.process(message, settings)
         assert_equal(a, b)
