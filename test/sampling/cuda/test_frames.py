@@ -86,7 +86,7 @@ def test_one_graph_takes_frames_of_any_kind(method):
     n_samples = 100
     engine = CudaEngine(method)
     points, start = cupy.asarray(SCAN), on_device(3)
-    engine.enqueue(points, n_samples, start)
+    read_output(engine.enqueue(points, n_samples, start), CAPACITY, method)  # waits: the other stream would not
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
