@@ -28,7 +28,11 @@ __device__ __forceinline__ const u8* record(const u8* data, const Frame& frame, 
 
 // The value's bits, the first byte in memory lowest.
 __device__ __forceinline__ u64 read_bits(const u8* at, int size, bool swapped) {
-    if (size == 4 && !swapped && ((u64)at & 3) == 0) return *reinterpret_cast<const u32*>(at);
+    if (size == 4 && !swapped && ((u64)at & 1) == 0) {  // most fields of most sensors
+        if (((u64)at & 3) == 0) return *reinterpret_cast<const u32*>(at);
+        const unsigned short* const halves = reinterpret_cast<const unsigned short*>(at);
+        return halves[0] | (u32)halves[1] << 16;
+    }
     u64 bits = 0;
     for (int k = 0; k < size; ++k) bits |= (u64)at[swapped ? size - 1 - k : k] << 8 * k;
     return bits;

@@ -24,7 +24,7 @@ from .messages import answered_stats, cloud_message, records_message, set_stages
 from .parameters import ParameterSet
 from .perception_parameters import budget_settings, pipeline_settings
 
-BY_SAMPLE = ("sample", "encode", "publish")  # stages whose time grows with the number of samples
+BY_SAMPLE = ("sample", "encode", "pack", "download", "publish")  # stages whose time grows with the number of samples
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class FrameAnswerer:
         begin = time.perf_counter()
         settings = pipeline_settings(values, grant.samples)
         result = self._pipeline.process(frame.loaded, settings, features=grant.features)
-        # The samples go out before the features are begun: who needs only them does not wait.
+        # On the CPU the features are not begun yet: who needs only the samples does not wait for them.
         milliseconds = dict(result.milliseconds)
         with stage(milliseconds, "publish"):
             self._outputs.sampled.publish(cloud_message(result.sampled, header))
