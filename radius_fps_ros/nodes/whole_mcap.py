@@ -46,7 +46,8 @@ class WholeMcap(McapWriter):
     def close_chunk(self) -> None:
         """Put the finished chunk in the place of its records; raises OSError."""
         super().close_chunk()
-        self.bio.flush()
+        self.bio.write(END)
+        self.bio.seek(-len(END), os.SEEK_CUR)
         self._begin_chunk()
 
     def abort(self) -> None:
