@@ -15,6 +15,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from machine import RESULTS, import_peer, write_results
 from real_data import KITTI, NUSCENES, data_folder
 
 from radius_fps_ros.clouds.synthetic import street_scan
-from radius_fps_ros.sparse import SparseTensor, VoxelResBackBone8x, gather_features, voxelize
+from radius_fps_ros.sparse import BackboneConfig, SparseTensor, VoxelResBackBone8x, gather_features, voxelize
+from radius_fps_ros.sparse.cuda.feature_pass import FeaturePass
 
 LEVELS = ("x_conv1", "x_conv2", "x_conv3", "x_conv4", "encoded")
+SAMPLES = 4096
 TOLERANCE = {"float32": 1e-4, "float16": 2e-2}
 Run = Callable[[], Any]
 
@@ -193,11 +196,11 @@ def measure(name: str, tensor: SparseTensor, dtype: str, runs: int, peers: bool)
 
 
 def other_stages(name: str, cloud: tuple[Any, ...], tensor: SparseTensor, runs: int) -> dict[str, Any]:
-    """Voxelization and features at 4,096 points, both with the wait for the device."""
+    """The public calls before and behind the network, both with the wait for the device."""
     points, extent, size = cloud
     device = cupy.asarray(points)
     maps = VoxelResBackBone8x(4, dtype="float16", backend="cuda")(tensor)
-    samples = device[:: max(1, len(device) // 4096), :3][:4096].copy()
+    samples = device[some_rows(points), :3].copy()
 
     def sample() -> None:
         gather_features(maps, samples, levels=("x_conv4",))
@@ -207,6 +210,51 @@ def other_stages(name: str, cloud: tuple[Any, ...], tensor: SparseTensor, runs: 
         voxelize(device[:, :3], device, point_cloud_range=extent, voxel_size=size, backend="cuda")
 
     return {"input": name, **wall({"voxelize": voxels, "features at 4,096 points": sample}, runs)}
+
+
+def some_rows(points: np.ndarray) -> np.ndarray:
+    return np.arange(0, len(points), max(1, len(points) // SAMPLES))[:SAMPLES]
+
+
+def features_pass(name: str, cloud: tuple[Any, ...], dtype: str, runs: int) -> dict[str, Any]:
+    """The whole features part of a frame as one graph, and its stages: 20 runs of each in a row in a graph of its own,
+    so that starting a graph does not count."""
+    cloud_points, extent, size = cloud
+    config = BackboneConfig(point_cloud_range=extent, voxel_size=size)
+    net = VoxelResBackBone8x.from_config(config, dtype=dtype, backend="cuda")
+    columns = cupy.asarray(cloud_points)
+    points, samples = columns[:, :3].copy(), cupy.asarray(some_rows(cloud_points))
+    row: dict[str, Any] = {"input": name, "dtype": dtype}
+    for levels in (("x_conv4",), LEVELS):
+        work = FeaturePass(net, config, levels)
+        work.prepare(points, columns)
+        records = cupy.empty((len(samples), 3 + work.channels), np.float32)
+        stages = {
+            "voxelize": partial(work.enqueue_voxelize, points, columns),
+            "backbone": work.enqueue_backbone,
+            "gather, {}": partial(work.enqueue_gather, points, samples, records),
+            "whole graph, {}": partial(work.enqueue, points, columns, samples, records),
+        }
+        label = levels[0] if len(levels) == 1 else f"{len(levels)} levels"
+        for stage, enqueue in stages.items():
+            repeats = 1 if "graph" in stage else 20
+            row[f"{stage.format(label)} ms"] = on_device(captured(enqueue, repeats).launch, runs) / repeats
+        outcome = work.read(work.status.get())
+        if outcome.overflowed:
+            raise SystemExit(f"{name}: a prepared frame overflowed")
+        row["voxels"] = outcome.voxels
+    return row
+
+
+def captured(enqueue: Run, repeats: int) -> Any:
+    """A graph of ``enqueue``, so many times in a row."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    with stream:
+        stream.begin_capture()
+        for _ in range(repeats):
+            enqueue()
+        return stream.end_capture()
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -229,7 +277,8 @@ def report(results: dict[str, Any]) -> str:
     parts = {
         "Whole network, rulebooks included": results["rows"],
         "Growth: voxels of [41, 3000, 3000], four samples": results["growth"],
-        "Other stages, milliseconds with the wait for the device": results["other_stages_ms"],
+        "The features part of a frame, on the device": results["features_pass"],
+        "Other stages called one by one, milliseconds with the wait for the device": results["other_stages_ms"],
     }
     tables = [f"## {title}\n\n{table(rows)}" for title, rows in parts.items()]
     return "\n".join(["# The backbone on CUDA", "", f"{facts}; `{results['command']}`", "", *tables])
@@ -254,8 +303,21 @@ def main() -> None:
         tensor = scattered(count)
         growth.append(measure(f"surfaces {count:,}", tensor, "float16", 10, peers and count <= 200_000))
     stages = [other_stages(name, cloud, inputs[name], arguments.runs) for name, cloud in clouds(folder).items()]
+    passes = [
+        features_pass(name, cloud, dtype, arguments.runs)
+        for dtype in ("float16", "float32")
+        for name, cloud in clouds(folder).items()
+    ]
     ratios = {f"{row['input']}, {row['dtype']}, beside spconv": row["times faster"] for row in rows if peers}
-    path = write_results("backbone_cuda", rows, growth=growth, other_stages_ms=stages, peer=peers, ratios=ratios)
+    path = write_results(
+        "backbone_cuda",
+        rows,
+        growth=growth,
+        features_pass=passes,
+        other_stages_ms=stages,
+        peer=peers,
+        ratios=ratios,
+    )
     text = report(json.loads(path.read_text()))
     (RESULTS / "backbone_cuda.md").write_text(text)
     print(text, path)
