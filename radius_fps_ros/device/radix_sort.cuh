@@ -29,7 +29,8 @@ struct DigitPlaces {
         }
     }
 
-    __device__ void find(const unsigned* counts) {
+    // Returns how many items there are in all blocks.
+    __device__ unsigned find(const unsigned* counts) {
         const int digit = threadIdx.x % DIGITS, part = threadIdx.x / DIGITS, lane = threadIdx.x & 31;
         unsigned all = 0, earlier = 0;
 #pragma unroll 8
@@ -52,6 +53,8 @@ struct DigitPlaces {
             if (lane == 31) warp_totals[digit / 32] = scan;
         }
         __syncthreads();
+        unsigned items = 0;
+        for (int i = 0; i < DIGITS / 32; ++i) items += warp_totals[i];
         if (threadIdx.x < DIGITS) {
             unsigned place = scan - sum;
             for (int i = 0; i < digit / 32; ++i) place += warp_totals[i];
@@ -63,6 +66,7 @@ struct DigitPlaces {
             }
         }
         __syncthreads();
+        return items;
     }
 
     // The place of this lane's item; the lanes of a warp hold 32 items that follow one another. A lane that has none
@@ -79,7 +83,17 @@ struct DigitPlaces {
     }
 };
 
-// How many items a warp's run has, for `warps` of them: whole steps of 32.
-__device__ __forceinline__ unsigned warp_share(unsigned n, unsigned warps) {
-    return ((n + warps - 1) / warps + 31) / 32 * 32;
-}
+// The items of one of `warps` warps: whole steps of 32, but for the last.
+struct WarpRun {
+    unsigned begin, end;
+
+    __device__ WarpRun(unsigned items, unsigned warp, unsigned warps) {
+        const unsigned size = length(items, warps);
+        begin = min(static_cast<unsigned long long>(items), static_cast<unsigned long long>(warp) * size);
+        end = min(static_cast<unsigned long long>(items), static_cast<unsigned long long>(begin) + size);
+    }
+
+    __device__ static unsigned length(unsigned items, unsigned warps) {
+        return ((items + warps - 1) / warps + 31) / 32 * 32;
+    }
+};

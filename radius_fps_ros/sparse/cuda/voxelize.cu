@@ -44,10 +44,8 @@ __device__ __forceinline__ unsigned digit_of(Key key, int shift) {
 }
 
 // The run of this warp among n items.
-__device__ __forceinline__ uint2 warp_run(unsigned n) {
-    const unsigned share = warp_share(n, gridDim.x * WARPS), warp = blockIdx.x * WARPS + threadIdx.x / 32;
-    const unsigned begin = min(n, warp * share);
-    return make_uint2(begin, min(n, begin + share));
+__device__ __forceinline__ WarpRun warp_run(unsigned n) {
+    return WarpRun(n, blockIdx.x * WARPS + threadIdx.x / 32, gridDim.x * WARPS);
 }
 
 __device__ __forceinline__ void add_to(int* counter, int value) {
@@ -66,8 +64,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __shared__ Places places;
     places.clear();
     int invalid = 0, outside = 0, located = 0, bad = 0;
-    const uint2 run = warp_run(n);
-    for (unsigned i = run.x + (threadIdx.x & 31); i < run.y; i += 32) {
+    const WarpRun run = warp_run(n);
+    for (unsigned i = run.begin + (threadIdx.x & 31); i < run.end; i += 32) {
         if (i % 32 == 0) arrivals[i / 32] = 0;
         bool known = true, inside = true;
         int cell[3];
@@ -111,16 +109,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
               const unsigned* __restrict__ counts, Point* __restrict__ sorted, const int* __restrict__ inside,
               unsigned* __restrict__ next_counts) {
     __shared__ Places places;
-    const uint2 run = warp_run(row_count(count, limit));
-    const unsigned block_share = WARPS * warp_share(*inside, gridDim.x * WARPS);
+    const WarpRun run = warp_run(row_count(count, limit));
+    const unsigned block_share = WARPS * WarpRun::length(*inside, gridDim.x * WARPS);
     places.clear();
-    for (unsigned i = run.x + (threadIdx.x & 31); i < run.y; i += 32)
+    for (unsigned i = run.begin + (threadIdx.x & 31); i < run.end; i += 32)
         if (points[i].voxel != NO_VOXEL) places.add(digit_of(points[i].voxel, shift));
     __syncthreads();
     places.find(counts);
-    for (unsigned first = run.x; first < run.y; first += 32) {
+    for (unsigned first = run.begin; first < run.end; first += 32) {
         const unsigned i = first + (threadIdx.x & 31);
-        const Point point = i < run.y ? points[i] : Point{NO_VOXEL, 0};
+        const Point point = i < run.end ? points[i] : Point{NO_VOXEL, 0};
         const bool valid = point.voxel != NO_VOXEL;
         const unsigned place = places.take(digit_of(point.voxel, shift), valid);
         if (!valid) continue;
