@@ -15,7 +15,7 @@ from ..config import BackboneConfig
 from ..network import not_finite_message
 from ..tensor import SparseTensor
 from ..voxel_grid import VoxelGrid
-from .interpolate import Level, SampleGather
+from .interpolate import MAX_LEVELS, Level, SampleGather
 from .plan import Plan
 from .rulebook import SiteList
 from .voxelize import COUNTERS, Voxelizer, read_counters
@@ -56,7 +56,7 @@ class FeaturePass:
         """``levels`` as in `gather_features`.
 
         Raises:
-            InputError: an unknown level, a network that is not on CUDA or reads another number of channels than
+            InputError: an unknown level or too many, a network that is not on CUDA or reads another number of channels than
                 ``config`` has fields, or a range of too many voxels.
         """
         import cupy
@@ -78,6 +78,8 @@ class FeaturePass:
         unknown = [level for level in levels if level not in self._outputs]
         if unknown or not levels:
             raise InputError(f"levels must name at least one of {', '.join(self._outputs)}, not {list(levels)}")
+        if len(levels) > MAX_LEVELS:
+            raise InputError(f"at most {MAX_LEVELS} levels can be gathered at a time, not {len(levels)}")
         self._levels = tuple(levels)
         self.channels = sum(self._plan.layers[self._outputs[name][0]].out_channels for name in levels)
         words = status_words(self._plan)
@@ -85,6 +87,7 @@ class FeaturePass:
         self._pass_status, self._counters = self.status[:words], self.status[words:]
         self.generation = 0
         self._recaptures = 0
+        self._capacities: tuple[int, ...] = ()
         self._voxelizer: Voxelizer | None = None
         self._workspace: Workspace | None = None
         self._gather: SampleGather | None = None
@@ -100,23 +103,20 @@ class FeaturePass:
         stream.synchronize()  # buffers that are replaced may still be in use
         generation = self.generation
         if self._voxelizer is None or len(points) > self._voxelizer.capacity:
-            self._voxelizer = self._new_voxelizer(len(points))
+            self._voxelizer = None  # gives its memory back first
             self.generation += 1
-        known = None if self._workspace is None else self._workspace.capacities
+            caps = self._config.max_voxels, self._config.max_points_per_voxel
+            self._voxelizer = Voxelizer(len(points), len(self._config.fields), self._grid, *caps)
         sizes = self._measure(self._voxelizer, points, columns)
-        if known is None or any(size > capacity for size, capacity in zip(sizes, known, strict=True)):
-            self._recaptures += known is not None
-            self._replace_workspace(fitting_capacities(sizes, known))
-            self.generation += 1
+        known = self._capacities
+        if self._workspace is None or any(size > has for size, has in zip(sizes, known, strict=True)):
+            self._recaptures += bool(known)
+            self._replace_workspace(fitting_capacities(sizes, known or None))
         if generation != self.generation:
             # A capture cannot load kernels, so all of them run once outside.
             nowhere = cupy.full(1, -1, dtype=np.int64)
             self.enqueue(points, columns, nowhere, cupy.empty((1, 3 + self.channels), dtype=np.float32))
             stream.synchronize()
-
-    def _new_voxelizer(self, capacity: int) -> Voxelizer:
-        config = self._config
-        return Voxelizer(capacity, len(config.fields), self._grid, config.max_voxels, config.max_points_per_voxel)
 
     def _measure(self, voxelizer: Voxelizer, points: Any, columns: Any) -> list[int]:
         """Number of sites of every level; waits for the device."""
@@ -132,6 +132,8 @@ class FeaturePass:
 
     def _replace_workspace(self, capacities: Sequence[int]) -> None:
         self._workspace = self._gather = None  # gives its memory back first
+        self.generation += 1
+        self._capacities = tuple(capacities)
         workspace = Workspace(self._plan, self._grid.spatial_shape, 1, capacities, self._pass_status)
         levels = []
         for name in self._levels:
@@ -157,8 +159,7 @@ class FeaturePass:
         """The first part of `enqueue`."""
         import cupy
 
-        workspace, voxelizer = self._prepared()
-        assert voxelizer is not None
+        workspace, voxelizer, _ = self._prepared()
         if len(points) > voxelizer.capacity:
             raise InputError(f"the pass was prepared for at most {voxelizer.capacity} points, not {len(points)}")
         self.status.data.memset_async(0, self.status.nbytes, cupy.cuda.get_current_stream())
@@ -171,14 +172,12 @@ class FeaturePass:
 
     def enqueue_gather(self, points: Any, samples: Any, records: Any) -> None:
         """The third part of `enqueue`."""
-        self._prepared()
-        assert self._gather is not None
-        self._gather.enqueue(points, samples, records)
+        self._prepared()[2].enqueue(points, samples, records)
 
-    def _prepared(self) -> tuple[Workspace, Voxelizer | None]:
-        if self._workspace is None:
+    def _prepared(self) -> tuple[Workspace, Voxelizer, SampleGather]:
+        if self._workspace is None or self._voxelizer is None or self._gather is None:
             raise InputError("prepare must come before enqueue")
-        return self._workspace, self._voxelizer
+        return self._workspace, self._voxelizer, self._gather
 
     def read(self, status_on_host: npt.NDArray[np.int32]) -> FeatureOutcome:
         """What ``status`` (S,), copied to the host, says of the last pass.
@@ -186,18 +185,18 @@ class FeaturePass:
         Raises:
             InputError: features of points inside the range, or their means, are not finite.
         """
-        workspace, _ = self._prepared()
+        self._prepared()
         levels, words = self._plan.levels, self._pass_status.size
         required = status_on_host[1 + levels : words]
         counts = read_counters(status_on_host[words:])
-        overflowed = any(need > has for need, has in zip(required, workspace.capacities, strict=True))
+        overflowed = any(need > has for need, has in zip(required, self._capacities, strict=True))
         if not overflowed and counts["bad_means"]:
             raise InputError(not_finite_message(counts["bad_means"]))
         return FeatureOutcome(overflowed, int(required[0]), counts["dropped_voxels"], self._recaptures)
 
     def last_stage(self) -> SparseTensor:
         """The network's last output in the last pass; waits, and holds views that the next pass overwrites."""
-        workspace, _ = self._prepared()
+        workspace = self._prepared()[0]
         i, level, shape, scale, shift = list(self._outputs.values())[-1]
         sites = workspace.sites[level]
         n = int(sites.count[0])

@@ -25,6 +25,8 @@ struct Level {
     float shift[3], scale[3];  // site o is centred on voxel scale * o + shift, (z, y, x)
 };
 
+static_assert(sizeof(Level) == 88, "interpolate.py lays it out");
+
 // For the whole warp: features at `position`, a continuous site index (z, y, x).
 __device__ void interpolate_at(const float (&position)[3], int batch, const Level& level, float* __restrict__ out) {
     const int lane = threadIdx.x & 31, n = row_count(level.count, level.limit);

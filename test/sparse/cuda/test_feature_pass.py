@@ -284,6 +284,8 @@ def test_levels_and_fields_are_checked():
         FeaturePass(network(config()), config(), ["x_conv9"])
     with pytest.raises(InputError, match="levels must name at least one of"):
         FeaturePass(network(config()), config(), [])
+    with pytest.raises(InputError, match="at most 8 levels can be gathered at a time, not 9"):
+        FeaturePass(network(config()), config(), ["encoded"] * 9)
     with pytest.raises(InputError, match="the configuration has 2 fields and the network reads 4"):
         FeaturePass(network(config()), config(fields=("x", "y")), LEVELS)
 
