@@ -56,8 +56,8 @@ class FeaturePass:
         """``levels`` as in `gather_features`.
 
         Raises:
-            InputError: an unknown level or too many, a network that is not on CUDA or reads another number of channels than
-                ``config`` has fields, or a range of too many voxels.
+            InputError: an unknown level or too many, a network that is not on CUDA or reads another number of channels
+                than ``config`` has fields, or a range of too many voxels.
         """
         import cupy
 
