@@ -57,7 +57,7 @@ class StatsBag:
         if self._queue.qsize() < WAITING:
             self._queue.put(stats)
         else:
-            self._give_up(f"the disk has taken none of the last {WAITING} frames")
+            self._give_up(f"{WAITING} frames wait for the disk")
 
     def close(self, timeout: float) -> None:
         """Finish the bag; a disk that takes longer than ``timeout`` [s] is left to itself."""
@@ -79,7 +79,7 @@ class StatsBag:
         try:
             connection = bag.add_connection(self._topic, TYPE, typestore=_typestore(), offered_qos_profiles=[NODE_QOS])
             self._logger.info(f"{self._topic} is recorded in {self.path}")
-            while (stats := self._queue.get()) is not None and not self.fault:
+            while (stats := self._queue.get()) is not None:
                 time = stats.published.sec * 10**9 + stats.published.nanosec
                 bag.write(connection, time, serialize_message(stats))
                 self.recorded += 1

@@ -3,6 +3,8 @@
 import contextlib
 import resource
 import signal
+import threading
+from types import SimpleNamespace
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -22,8 +24,11 @@ from scenarios import (
     xyzi_cloud,
 )
 
+from radius_fps_ros.nodes import stats_bag
 from radius_fps_ros.nodes.monitor import StreamMonitor
 from radius_fps_ros.nodes.processes import NodeProcess
+from radius_fps_ros.nodes.shared_memory import remove_ownerless_segments
+from radius_fps_ros.nodes.whole_mcap import WholeBag
 
 pytestmark = pytest.mark.ros
 
@@ -33,12 +38,14 @@ TOPIC = f"{NAME}/stats"
 
 
 @contextlib.contextmanager
-def recording(ros_node, folder, stats_bag):
+def recording(ros_node, folder, bag, program=None):
     """Yields (monitor, process) of an active node that records; the test may end it."""
-    parameters = {"n_samples": N_SAMPLES, "features": "off", "stats_bag": str(stats_bag)}
+    parameters = {"n_samples": N_SAMPLES, "features": "off", "stats_bag": str(bag)}
     with (
         (folder / "log").open("a") as log,
-        NodeProcess("perception_node", namespace="/recorded", parameters=parameters, output=log) as process,
+        NodeProcess(
+            "perception_node", namespace="/recorded", parameters=parameters, output=log, program=program
+        ) as process,
     ):
         monitor = StreamMonitor(ros_node, NAME, topic="/recorded/points", keep=100)
         process.bring_up(ros_node, NAME)
@@ -49,6 +56,8 @@ def recording(ros_node, folder, stats_bag):
 def end(process, by):
     process.process.send_signal(by)
     assert process.process.wait(PATIENCE) == (0 if by != signal.SIGKILL else -signal.SIGKILL)
+    if by == signal.SIGKILL:
+        remove_ownerless_segments()
 
 
 def clouds(count):
@@ -181,3 +190,54 @@ def test_a_folder_that_cannot_be_made_is_told_of_and_frames_are_answered(ros_nod
     log = (tmp_path / "log").read_text()
     assert log.count(sentence) == 1
     assert "Traceback" not in log
+
+
+DEVICE_FAILS = """
+import radius_fps_ros.nodes.perception_node as node
+from radius_fps_ros.errors import BackendError
+from radius_fps_ros.pipeline import FramePipeline
+process = FramePipeline.process
+def process_or_fail(self, message, settings, **options):
+    if message.width == 13:
+        raise BackendError("the CUDA device failed: injected")
+    return process(self, message, settings, **options)
+FramePipeline.process = process_or_fail
+node.main()
+"""
+
+
+def test_the_frame_that_ended_the_node_is_the_last_in_the_bag(ros_node, tmp_path):
+    with recording(ros_node, tmp_path, tmp_path / "stats", ("-c", DEVICE_FAILS)) as (monitor, process):
+        frames = answered(monitor, 3)
+        (failed,) = exchange(monitor, [xyzi_cloud(random_points(13))])
+        assert process.process.wait(PATIENCE) == 1
+    assert recorded(tmp_path / "stats") == [*frames, failed.stats]
+    assert failed.stats.message == "the CUDA device failed: injected"
+
+
+def test_a_disk_that_stalls_holds_up_no_frame_and_loses_none_that_wait(ros_node, tmp_path, monkeypatch):
+    write, stalled, warned = WholeBag.write, threading.Event(), []
+
+    def write_late(self, *message):
+        stalled.wait()
+        write(self, *message)
+
+    monkeypatch.setattr(WholeBag, "write", write_late)
+    monkeypatch.setattr(stats_bag, "WAITING", 10)
+    logger = SimpleNamespace(info=warned.append, warning=warned.append, error=warned.append)
+    bag = stats_bag.StatsBag(str(tmp_path / "stats"), TOPIC, logger)
+    frames = [FrameStats(frame=k) for k in range(12)]
+    bag.record(frames[0])
+    wait_until(lambda: bag._queue.empty())  # it is being written
+    for stats in frames[1:]:
+        bag.record(stats)
+    bag.close(0.01)
+    assert warned == [
+        f"{TOPIC} is recorded in {tmp_path}/stats",
+        f"{TOPIC} is not recorded in {tmp_path}/stats: 10 frames wait for the disk",
+        f"{tmp_path}/stats is not finished after 0.01 s: the disk is slow",
+    ]
+    stalled.set()
+    bag.close(PATIENCE)
+    assert recorded(tmp_path / "stats") == frames[:11]
+    assert len(warned) == 3
