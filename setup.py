@@ -53,7 +53,7 @@ setup(
         "pyyaml>=6,<7",
         "pypcd4>=1.1,<2",
         "rich>=13,<16",
-        "rosbags>=0.11,<0.12",
+        "rosbags>=0.11.9,<0.12",
         "safetensors>=0.4,<1",
         "trimesh>=4.4,<6",
     ],

@@ -143,7 +143,7 @@ class FramePipeline:
         return message
 
     def process(self, message: Any, settings: PipelineSettings, *, features: bool = True) -> FrameResult:
-        """See `Pipeline.process`."""
+        """Run one frame; see `Pipeline.process` for ``message``, ``settings``, ``features`` and the errors."""
         milliseconds: dict[str, float] = {}
         with stage(milliseconds, "decode"):
             cloud = decode_cloud(message)
@@ -193,7 +193,10 @@ def usable_rows(cloud: Cloud, settings: PipelineSettings) -> npt.NDArray[np.int6
 
 
 def check_usable(points: int, finite: int, used: int) -> None:
-    """Refuse a cloud of so many points, finite ones, and ones inside the region of interest, when none is left.
+    """Refuse a cloud without points to work on.
+
+    Args:
+        points, finite, used: its points, those of them that are finite, and those inside the region of interest too.
 
     Raises:
         InputError: there is none.

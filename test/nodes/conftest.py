@@ -11,6 +11,7 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 
 from radius_fps_ros.nodes.processes import use_large_cloud_transport
+from radius_fps_ros.nodes.shared_memory import remove_ownerless_segments
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +20,8 @@ def ros_environment():
     os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100)
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     use_large_cloud_transport()
+    yield
+    remove_ownerless_segments()  # of processes that tests killed: 128 MiB each
 
 
 @pytest.fixture(scope="module")

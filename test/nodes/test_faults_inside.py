@@ -82,10 +82,43 @@ node.main()
 """
 
 
-def test_a_device_that_fails_ends_the_node_so_that_it_can_be_started_anew(ros_node, tmp_path):
-    sentence = "the CUDA device failed while sampling 13 points: injected"
+DEVICE_TRAPS = """
+import os
+import cupy
+import radius_fps_ros.nodes.perception_node as node
+from radius_fps_ros.cuda_frame import CudaFramePipeline
+node.FAULT_LINGER = 0.1
+end, process = node.PerceptionNode._end, CudaFramePipeline.process
+node.PerceptionNode._end = lambda self: os.path.exists({seen!r}) and end(self)
+trap = cupy.RawKernel('extern "C" __global__ void fault() {{ __trap(); }}', "fault")
+def process_or_fail(self, upload, settings, **options):
+    if getattr(upload, "message", upload).width == 13:
+        trap((1,), (1,), ())
+    return process(self, upload, settings, **options)
+CudaFramePipeline.process = process_or_fail
+node.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "backend", "sentence"),
+    [
+        pytest.param(DEVICE_FAILS, "cpu", "the CUDA device failed while sampling 13 points: injected", id="injected"),
+        pytest.param(
+            DEVICE_TRAPS,
+            "cuda",
+            "the CUDA device failed while working on 13 points: cudaErrorLaunchFailure: unspecified launch failure",
+            id="a kernel traps",
+            marks=pytest.mark.gpu,
+        ),
+    ],
+)
+def test_a_device_that_fails_ends_the_node_so_that_it_can_be_started_anew(
+    ros_node, tmp_path, program, backend, sentence
+):
     seen = tmp_path / "seen"
-    with started(ros_node, tmp_path, "/device", DEVICE_FAILS.format(seen=str(seen))) as (process, name, monitor, log):
+    program = program.format(seen=str(seen))
+    with started(ros_node, tmp_path, "/device", program, backend=backend) as (process, name, monitor, log):
         segments = shared_memory_of(process.process.pid)
         assert segments
         check_answers(exchange(monitor, [xyzi_cloud(random_points(20))]), N_SAMPLES)
@@ -114,7 +147,7 @@ process = CudaFramePipeline.process
 def refuse(size):
     raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
 def process_without_memory(self, upload, settings, **options):
-    if upload.message.width == 20:
+    if getattr(upload, "message", upload).width != 9_000:
         return process(self, upload, settings, **options)
     cupy.cuda.set_allocator(refuse)
     try:
