@@ -83,6 +83,7 @@ BENCHMARKS = (
     ),
     Benchmark("node", "clouds.py", quick=("--runs", "10")),
     Benchmark("node", "process_bag.py", quick=("--runs", "1", "--frames", "5")),
+    Benchmark("node", "frame_cuda.py", cuda_unavailable_reason, quick=("--runs", "5", "--points", "20000")),
     Benchmark("node", "node_latency.py", _ros_unavailable_reason, quick=("--seconds", "2", "--points", "20000")),
     Benchmark(
         "node", "middleware.py", _ros_unavailable_reason,
