@@ -1,4 +1,4 @@
-"""How clouds travel between two processes, without and with the Fast DDS profile of this package.
+"""How clouds travel between two processes: without and with the Fast DDS profile, and with freed memory kept as well.
 
 python benchmarks/middleware.py
 
@@ -22,7 +22,11 @@ from machine import write_results
 from rich.console import Console
 from rich.table import Table
 
+from radius_fps_ros.nodes.memory import keep_freed_memory
+
 PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds_shm.xml"
+# Whether this package's profile is used, and whether the processes keep freed memory as this package's nodes do.
+TRANSPORTS = {"Fast DDS default": (False, False), "profile": (True, False), "profile, memory kept": (True, True)}
 PERIOD = 0.1  # s
 PATIENCE = 5.0  # s without a cloud after which a receiver gives up
 TOPIC = "/middleware_benchmark/points"
@@ -77,12 +81,15 @@ def receive(reliability: str, count: int) -> None:
     print(json.dumps(latencies))
 
 
-def measure(points: int, profile: bool, reliability: str, count: int) -> dict:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("FASTDDS_", "FASTRTPS_"))}
+def measure(points: int, transport: str, reliability: str, count: int) -> dict:
+    profile, keep = TRANSPORTS[transport]
+    chosen = ("FASTDDS_", "FASTRTPS_", "MALLOC_", "GLIBC_TUNABLES")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(chosen)}
     environment |= {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     if profile:
         environment["FASTDDS_DEFAULT_PROFILES_FILE"] = str(PROFILE)
     command = [sys.executable, __file__, "--clouds", str(count), "--reliability", reliability, "--points", str(points)]
+    command += ["--keep"] if keep else []
     with (
         subprocess.Popen(
             [*command, "--role", "receive"], env=environment, stdout=subprocess.PIPE, text=True
@@ -91,7 +98,7 @@ def measure(points: int, profile: bool, reliability: str, count: int) -> dict:
     ):
         latencies = json.loads(receiver.communicate()[0].splitlines()[-1])
         publisher.terminate()
-    row = {"points": points, "transport": "profile" if profile else "Fast DDS default", "reliability": reliability}
+    row = {"points": points, "transport": transport, "reliability": reliability}
     row |= {"published": count, "received": len(latencies)}
     p50, p99 = np.percentile(latencies, (50, 99)) if latencies else (None, None)
     return row | {"p50_ms": p50, "p99_ms": p99}
@@ -102,14 +109,17 @@ def measure(points: int, profile: bool, reliability: str, count: int) -> dict:
 @click.option("--reliability", multiple=True, default=("best_effort", "reliable"), show_default=True)
 @click.option("--clouds", default=100, show_default=True, type=click.IntRange(1), help="Clouds of each kind.")
 @click.option("--role", type=click.Choice(["publish", "receive"]), hidden=True)
-def main(points: tuple[int, ...], reliability: tuple[str, ...], clouds: int, role: str | None) -> None:
+@click.option("--keep", is_flag=True, hidden=True)
+def main(points: tuple[int, ...], reliability: tuple[str, ...], clouds: int, role: str | None, keep: bool) -> None:
     """Print a table and write results/middleware.json."""
+    if keep:
+        keep_freed_memory()
     if role == "publish":
         publish(points[0], reliability[0], clouds)
     elif role == "receive":
         receive(reliability[0], clouds)
     else:
-        kinds = [(n, profile, kind) for n in points for profile in (False, True) for kind in reliability]
+        kinds = [(n, transport, kind) for n in points for transport in TRANSPORTS for kind in reliability]
         rows = [measure(*kind, clouds) for kind in kinds]
         table = Table(*rows[0])
         for row in rows:

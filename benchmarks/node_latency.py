@@ -21,6 +21,7 @@ from std_msgs.msg import Header
 
 from radius_fps_ros.clouds import Cloud, CloudData, encode_cloud, read_cloud
 from radius_fps_ros.clouds.synthetic import street_scan
+from radius_fps_ros.nodes.memory import keep_freed_memory
 from radius_fps_ros.nodes.messages import cloud_message
 from radius_fps_ros.nodes.monitor import Exchange, StreamMonitor
 from radius_fps_ros.nodes.processes import NodeProcess, spinning_node, use_large_cloud_transport
@@ -70,6 +71,7 @@ def main(
 ) -> None:
     """Stream clouds through the node and print p50, p99 and drops."""
     use_large_cloud_transport()
+    keep_freed_memory()  # as docs/tuning.md asks of subscribers
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     scans = [encode_cloud(read_cloud(cloud))] if cloud else street_scans(points)
     parameters = {"n_samples": samples, "backend": backend, "budget_ms": 1000.0 / rate}
