@@ -1,7 +1,7 @@
 // Features at points between sites: trilinear over the eight corner sites, weights renormalised over the active ones,
 // as in Tang et al., "Searching Efficient 3D Architectures with Sparse Point-Voxel Convolution", ECCV 2020 (SPVCNN's
-// devoxelization). One warp per point: eight lanes find the corners, then all lanes add up channels. Macro: HALF, the
-// type of the features (float16 rather than float32).
+// devoxelization). One warp per point: eight lanes each search one of the four lines that the corners lie on, then all
+// lanes add up channels. Macro: HALF, the type of the features (float16 rather than float32).
 
 #include "ptx.cuh"
 #include "sites.cuh"
@@ -30,22 +30,34 @@ static_assert(sizeof(Level) == 88, "interpolate.py lays it out");
 // For the whole warp: features at `position`, a continuous site index (z, y, x).
 __device__ void interpolate_at(const float (&position)[3], int batch, const Level& level, float* __restrict__ out) {
     const int lane = threadIdx.x & 31, n = row_count(level.count, level.limit);
-    int row = -1;
+    const float low[3] = {floorf(position[0]), floorf(position[1]), floorf(position[2])};
+    // Compared as floats first: a position beyond the integers, or NaN, must not be converted.
+    auto inside = [&](float at, int axis) { return at >= 0.0f && at < static_cast<float>(level.shape[axis]); };
+
+    // Where the sites from x on are, on the line of this lane's group.
+    const float z = low[0] + (lane >> 4), y = low[1] + (lane >> 3 & 1);
+    const bool near = batch >= 0 && batch < level.batch_size && inside(z, 0) && inside(y, 1) &&
+                      (inside(low[2], 2) || inside(low[2] + 1.0f, 2));
+    const int x = near ? max(static_cast<int>(low[2]), 0) : 0;
+    const Key line = near ? line_key(batch, static_cast<int>(z), static_cast<int>(y), level.shape) : 0;
+    const int begin = group_lower_bound(level.keys, near ? n : 0, line + x);
+
+    // One lane for each corner.
+    const int group = (lane >> 1 & 3) * 8;
+    const bool reached = __shfl_sync(0xffffffffu, static_cast<int>(near), group);
+    const Key corner_line = __shfl_sync(0xffffffffu, line, group);
+    int at = __shfl_sync(0xffffffffu, begin, group), row = -1;
     float weight = 0.0f;
-    if (lane < 8 && batch >= 0 && batch < level.batch_size) {
+    if (lane < 8 && reached) {
         weight = 1.0f;
-        int cell[3];
         for (int axis = 0; axis < 3; ++axis) {
-            const float low = floorf(position[axis]), rest = position[axis] - low;
-            const int up = lane >> (2 - axis) & 1;
-            // Compared as floats first: a position beyond the integers, or NaN, must not be converted.
-            const bool inside = low + up >= 0.0f && low + up < static_cast<float>(level.shape[axis]);
-            weight *= inside ? (up ? rest : 1.0f - rest) : 0.0f;
-            cell[axis] = inside ? static_cast<int>(low) + up : 0;
+            const float rest = position[axis] - low[axis];
+            weight *= lane >> (2 - axis) & 1 ? rest : 1.0f - rest;
         }
-        if (weight > 0.0f) {
-            const Key key = line_key(batch, cell[0], cell[1], level.shape) + cell[2];
-            const int at = lower_bound(level.keys, n, key);
+        const float cell = low[2] + (lane & 1);
+        if (weight > 0.0f && inside(cell, 2)) {
+            const Key key = corner_line + static_cast<int>(cell);
+            if (at < n && level.keys[at] < key) ++at;
             if (at < n && level.keys[at] == key) row = level.order ? level.order[at] : at;
         }
         if (row < 0) weight = 0.0f;

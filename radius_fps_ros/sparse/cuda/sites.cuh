@@ -43,6 +43,24 @@ __device__ __forceinline__ int warp_lower_bound(const Key* __restrict__ keys, in
     return low;
 }
 
+// The same for four groups of 8 lanes, each with a list and a key of its own; all of a warp's lanes take part.
+__device__ __forceinline__ int group_lower_bound(const Key* __restrict__ keys, int n, Key key) {
+    const int lane = threadIdx.x & 31, first = lane & 24;
+    int low = 0, high = n;
+    while (__any_sync(0xffffffffu, low < high)) {
+        const long long width = high - low;
+        const int probe = low + static_cast<int>((lane - first + 1) * width / 9);
+        const unsigned ballot = __ballot_sync(0xffffffffu, low < high && keys[probe] < key);
+        const int below = __popc(ballot >> first & 0xffu);
+        const int last = __shfl_sync(0xffffffffu, probe, first + max(below - 1, 0));
+        const int next = __shfl_sync(0xffffffffu, probe, first + min(below, 7));
+        if (low == high) continue;
+        if (below > 0) low = last + 1;
+        if (below < 8) high = next;
+    }
+    return low;
+}
+
 enum { UNSORTED = 1, DUPLICATE = 2, NOT_FINITE = 4 };  // bits of the fault word
 
 // Writes the key of site i, and to `faults` when it does not follow the one before (DUPLICATE: when it equals that).

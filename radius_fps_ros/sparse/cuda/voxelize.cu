@@ -2,8 +2,8 @@
 // that a voxel's points lie side by side in row order, and a prefix sum over the voxels. Positions are computed as on
 // the CPU: float32, every operation rounded. Macro: HALF, the type of the means (float16 rather than float32).
 //
-// locate_points, sort_pass for each digit, mark_arrivals, find_cuts, count_kept, emit_voxels; all but find_cuts with the
-// same number of blocks.
+// locate_points, sort_pass for each digit; mark_arrivals, find_cuts, count_kept, emit_voxels. The first two run with one
+// number of blocks, count_kept and emit_voxels with another.
 
 #include "block.cuh"
 #include "ptx.cuh"
@@ -24,8 +24,11 @@ struct Grid {
     int shape[3];                           // (z, y, x)
 };
 
-constexpr int THREADS = 512, WARPS = THREADS / 32, DIGIT_BITS = 9;  // 27 bits, which most grids need, in three passes
-typedef DigitPlaces<THREADS, DIGIT_BITS> Places;
+// Large blocks, because each reads the counts of all; 28 bits in four passes are enough for most grids.
+constexpr int SORT_THREADS = 1024, WARPS = SORT_THREADS / 32, DIGIT_BITS = 7;
+constexpr int THREADS = 512;  // of the kernels behind the sort
+constexpr int AHEAD = 4;      // points and channels that a thread loads together, because it would wait for each
+typedef DigitPlaces<SORT_THREADS, DIGIT_BITS> Places;
 
 constexpr Key NO_VOXEL = 0x7fffffffffffffffLL;
 constexpr int NO_CUT = 0x7fffffff;
@@ -56,7 +59,7 @@ __device__ __forceinline__ void add_to(int* counter, int value) {
 
 // The voxel of each point, counts of the lowest digits, and an empty arrivals bitmap. frame_starts: (frames + 1) first
 // rows of the frames, null for one frame. counts: for each pass DIGITS for each block.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     locate_points(const float* __restrict__ positions, const float* __restrict__ features, int channels, int n,
                   const int* __restrict__ frame_starts, int frames, Grid g, Point* __restrict__ points,
                   unsigned* __restrict__ arrivals, int passes, unsigned* __restrict__ counts,
@@ -94,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     places.publish(counts);
     for (int pass = 1; pass < passes; ++pass)  // filled by the pass before each
-        for (int digit = threadIdx.x; digit < Places::DIGITS; digit += THREADS)
+        for (int digit = threadIdx.x; digit < Places::DIGITS; digit += SORT_THREADS)
             counts[(pass * gridDim.x + blockIdx.x) * Places::DIGITS + digit] = 0;
     add_to(&counters[INVALID], invalid);
     add_to(&counters[OUT_OF_RANGE], outside);
@@ -104,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 // Sorts by one digit; leaves out the points without a voxel, whose number later passes get as `count` (null: none were
 // left out yet). next_counts: the counts of the next digit, in the runs of the sorted points; null at the last digit.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     sort_pass(const Point* __restrict__ points, const int* __restrict__ count, int limit, int shift,
               const unsigned* __restrict__ counts, Point* __restrict__ sorted, const int* __restrict__ inside,
               unsigned* __restrict__ next_counts) {
@@ -193,12 +196,37 @@ __device__ __forceinline__ bool opens_kept_voxel(const Point* points, int i, con
     return points[i].row <= cuts[frame];
 }
 
-// How many points the voxel has that point i of n opens.
-__device__ __forceinline__ int voxel_points(const Point* points, int i, int n) {
-    int low = i, high = n;  // the first point of another voxel lies in (low, high]
+// How many of the points from i of n on belong to its voxel, at most `most`.
+__device__ __forceinline__ int count_points(const Point* points, int i, int n, int most) {
+    const Key voxel = points[i].voxel;
+    int count = 1;
+    while (count < most) {
+        int more = 0;
+        bool same = true;
+#pragma unroll
+        for (int j = 0; j < AHEAD; ++j) {
+            const int next = i + count + j;
+            same &= points[min(next, n - 1)].voxel == voxel && next < n && count + j < most;
+            more += same;
+        }
+        count += more;
+        if (more < AHEAD) break;
+    }
+    return count;
+}
+
+// How many points the voxel has that point i of n opens, and that has `known` of them at least.
+__device__ __forceinline__ int count_all_points(const Point* points, int i, int n, int known) {
+    const Key voxel = points[i].voxel;
+    unsigned low = i + known - 1, high = i + known;  // `low` belongs to the voxel
+    for (unsigned step = 2; high < n && points[high].voxel == voxel; step *= 2) {
+        low = high;
+        high = low + step;
+    }
+    high = min(high, static_cast<unsigned>(n));  // the first point of another voxel lies in (low, high]
     while (high - low > 1) {
-        const int middle = low + (high - low) / 2;
-        (points[middle].voxel == points[i].voxel ? low : high) = middle;
+        const unsigned middle = low + (high - low) / 2;
+        (points[middle].voxel == voxel ? low : high) = middle;
     }
     return high - i;
 }
@@ -215,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             ++kept;
         } else if (opens_voxel(points, i)) {
             atomicAdd(&counters[DROPPED_VOXELS], 1);
-            atomicAdd(&counters[OVER_VOXEL_CAP], voxel_points(points, i, n));
+            atomicAdd(&counters[OVER_VOXEL_CAP], count_all_points(points, i, n, 1));
         }
     }
     block_exclusive_sum(kept, total);
@@ -225,19 +253,26 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // Mean of the first `used` points from `points` on, added in row order; channels padded to `width` with zeros. Returns
 // how many of the means are not finite.
 __device__ int average(const Point* points, int used, const float* __restrict__ features, int channels, int width,
-                        Element* __restrict__ means) {
-    constexpr int TOGETHER = 4;  // channels that one walk over the points adds up
+                       Element* __restrict__ means) {
     int bad = 0;
-    for (int first = 0; first < width; first += TOGETHER) {
-        float sums[TOGETHER] = {};
-        for (int j = 0; j < used && first < channels; ++j) {
-            const float* from = features + static_cast<long long>(points[j].row) * channels + first;
+    for (int first = 0; first < width; first += AHEAD) {
+        float sums[AHEAD] = {};
+        for (int j = 0; j < used && first < channels; j += AHEAD) {
+            float values[AHEAD][AHEAD];
 #pragma unroll
-            for (int c = 0; c < TOGETHER; ++c)
-                if (first + c < channels) sums[c] = __fadd_rn(sums[c], from[c]);
+            for (int p = 0; p < AHEAD; ++p) {
+                const long long row = points[min(j + p, used - 1)].row;
+#pragma unroll
+                for (int c = 0; c < AHEAD; ++c) values[p][c] = features[row * channels + min(first + c, channels - 1)];
+            }
+#pragma unroll
+            for (int p = 0; p < AHEAD; ++p)
+#pragma unroll
+                for (int c = 0; c < AHEAD; ++c)
+                    if (j + p < used) sums[c] = __fadd_rn(sums[c], values[p][c]);
         }
 #pragma unroll
-        for (int c = 0; c < TOGETHER; ++c) {
+        for (int c = 0; c < AHEAD; ++c) {
             if (first + c >= width) break;
             const float mean = first + c < channels ? __fdiv_rn(sums[c], static_cast<float>(used)) : 0.0f;
             bad += !finite(mean);
@@ -272,10 +307,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         next += total;
         if (!kept) continue;
         const Key key = points[i].voxel;
-        int used = 1;
-        while (used < max_points && i + used < n && points[i + used].voxel == key) ++used;
+        const int used = count_points(points, i, n, max_points);
         if (used == max_points) {
-            const int over = voxel_points(points, i, n) - used;
+            const int over = count_all_points(points, i, n, used) - used;
             if (over) atomicAdd(&counters[OVER_POINT_CAP], over);
         }
         if (voxel >= capacity) continue;

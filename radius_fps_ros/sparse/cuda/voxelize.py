@@ -25,9 +25,10 @@ COUNTERS = (
     "bad_means",
 )
 _INTERNAL = ("inside_points", "bad_features", "bad_means")  # not among a tensor's stats
-_THREADS, _FIND_THREADS = 512, 1024  # of voxelize.cu
-_DIGIT_BITS = 9
+_SORT_THREADS, _THREADS, _FIND_THREADS = 1024, 512, 1024  # of voxelize.cu
+_DIGIT_BITS = 7
 _DIGITS = 2**_DIGIT_BITS
+_SORT_BLOCKS = 64  # at most: each reads the counts of all, and more would spend their time on that
 _POINT_BYTES = 16
 _GRID = np.dtype(
     [
@@ -65,10 +66,11 @@ class Voxelizer:
         corners = (grid.minimum, grid.maximum, grid.voxel_size)
         self._grid = np.array((*corners, grid.cells, grid.spatial_shape), dtype=_GRID)
         self._passes = max(1, -(-(frames * prod(grid.spatial_shape) - 1).bit_length() // _DIGIT_BITS))
-        self._blocks = multiprocessors()
+        self._sort_blocks = min(multiprocessors(), _SORT_BLOCKS)
+        self._blocks = max(1, min(4 * multiprocessors(), -(-capacity // _THREADS)))
         self._points = cupy.empty((2, max(1, capacity), _POINT_BYTES), dtype=cupy.uint8)
         self._arrivals = cupy.empty(max(1, -(-capacity // 32)), dtype=cupy.uint32)
-        self._digits = cupy.empty((self._passes, self._blocks, _DIGITS), dtype=cupy.uint32)
+        self._digits = cupy.empty((self._passes, self._sort_blocks, _DIGITS), dtype=cupy.uint32)
         self._cuts = cupy.empty(frames, dtype=cupy.int32)
         self._kept = cupy.empty(self._blocks, dtype=cupy.int32)
 
@@ -98,14 +100,16 @@ class Voxelizer:
         def run(name: str, *arguments: Any, blocks: int = self._blocks, threads: int = _THREADS) -> None:
             launch(KERNEL_VOXELIZE, name, (blocks,), arguments, threads=threads, HALF=half)
 
+        sorting = {"blocks": self._sort_blocks, "threads": _SORT_THREADS}
         source, target = self._points
         work = (self._arrivals, self._passes, self._digits, counters)
         frames = (frame_starts, self._frames, self._grid)
-        run("locate_points", points, features, self._channels, n, *frames, source, *work)
+        run("locate_points", points, features, self._channels, n, *frames, source, *work, **sorting)
         for i in range(self._passes):
             following = self._digits[i + 1] if i + 1 < self._passes else None
             count = inside if i else None
-            run("sort_pass", source, count, n, i * _DIGIT_BITS, self._digits[i], target, inside, following)
+            digits = (i * _DIGIT_BITS, self._digits[i])
+            run("sort_pass", source, count, n, *digits, target, inside, following, **sorting)
             source, target = target, source
         run("mark_arrivals", source, inside, self._arrivals)
         marked = (self._arrivals, n, frame_starts, self._max_voxels, self._cuts)
