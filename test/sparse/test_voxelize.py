@@ -171,6 +171,7 @@ def test_float64_points_are_rounded_once(backend):
         ({"max_points_per_voxel": 0}, "max_points_per_voxel must be at least 1"),
         ({"voxel_size": (0.1, 0, 0.1)}, "voxel_size must be three positive lengths"),
         ({"voxel_size": (1e-9, 0.1, 0.1)}, r"at most 2\*\*24"),
+        ({"point_cloud_range": (0, 0, 0, 16, 16, 16), "voxel_size": (1e-6, 1e-6, 1e-6)}, r"above 2\*\*62 cells"),
         ({"point_cloud_range": (0, 0, 0, 1, 0, 1)}, "each minimum below its maximum"),
         ({"point_cloud_range": (0, 0, 0, 1, math.inf, 1)}, "each minimum below its maximum"),
         ({"backend": "gpu"}, "backend must be one of"),
