@@ -194,6 +194,14 @@ def test_face_types_and_layouts(dtype):
     assert other.upper >= plain.lower - 1e-6
 
 
+@pytest.mark.parametrize("unused", [[], [[9, 9, 9]], [[0, -9, 0], [0, 0, 9]], [[-9, 0.5, 9], [0, 0, 0]]])
+def test_the_box_holds_the_vertices_that_faces_use(unused):
+    vertices = np.concatenate([np.reshape(unused, (-1, 3)), MESH[0]])
+    mesh = prepare_mesh((vertices, MESH[1] + len(unused)))
+    np.testing.assert_array_equal(mesh.low, MESH[0].min(axis=0))
+    np.testing.assert_array_equal(mesh.high, MESH[0].max(axis=0))
+
+
 def test_the_callers_arrays_are_left_alone():
     vertices, faces = MESH[0].copy(), MESH[1].astype(np.int32)
     kept = vertices.copy(), faces.copy()
