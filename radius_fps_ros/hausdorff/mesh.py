@@ -122,7 +122,7 @@ def check_mesh(
     low, high = int(f.min()), int(f.max())
     if low < 0 or high >= len(v):
         bad = low if low < 0 else high
-        raise InputError(f"{name}: vertex index {unusable} is out of range; faces may use 0 to {len(v) - 1}")
+        raise InputError(f"{name}: vertex index {bad} is out of range; faces may use 0 to {len(v) - 1}")
     if not (v.min() >= -LARGEST and v.max() <= LARGEST):  # NaN is neither
         unusable = np.flatnonzero(~np.isfinite(v).all(axis=1))
         if len(unusable):
