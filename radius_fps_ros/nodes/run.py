@@ -73,8 +73,9 @@ def run_node(
     exit_code: int = getattr(node, "exit_code", 0)
     node.destroy_node()
     rclpy.try_shutdown()
-    if not idle or spinner.is_alive():
-        # A thread is still in compiled code, under which the interpreter must not be taken down.
+    if exit_code or not idle or spinner.is_alive():
+        # A thread is still in compiled code, under which the interpreter must not be taken down; or the device is lost,
+        # and CuPy would print a traceback for each thing that it frees there.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(exit_code)
