@@ -20,6 +20,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from machine import write_results
 from node_latency import cloud_stream, percentiles, street_scans
 
+from radius_fps_ros.nodes.memory import keep_freed_memory
 from radius_fps_ros.nodes.monitor import StreamMonitor
 from radius_fps_ros.nodes.processes import NodeProcess, spinning_node, use_large_cloud_transport
 from radius_fps_ros.nodes.stream import play
@@ -117,6 +118,7 @@ def line_slope(x: np.ndarray, y: np.ndarray) -> float:
 def main(minutes: float, points: int, rate: float, backend: str, features: str, period: float, name: str) -> None:
     """Stream the street through the node and watch what its process holds."""
     use_large_cloud_transport()
+    keep_freed_memory()
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     parameters = {"backend": backend, "features": features, "budget_ms": 1000.0 / rate}
     load = os.getloadavg()[0]

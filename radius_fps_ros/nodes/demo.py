@@ -22,6 +22,7 @@ from sensor_msgs.msg import PointCloud2
 from ..clouds import decode_cloud
 from ..clouds.picture import save_picture
 from ..errors import RadiusFpsError
+from .memory import keep_freed_memory
 from .monitor import Exchange, StreamMonitor
 from .processes import NodeProcess, spinning_node, use_large_cloud_transport
 from .stream import StreamFrame, bag_frames, play, street_frames
@@ -163,6 +164,7 @@ def main(bag: Path | None, seconds: int, samples: int, picture: Path) -> None:
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the demo as Ctrl-C does
     use_large_cloud_transport()
+    keep_freed_memory()
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")  # a demo has no business on the robot's network
     try:
         # A bag is read before anything starts, so that one that cannot be read is said at once.
