@@ -46,7 +46,8 @@ __device__ void interpolate_at(const float (&position)[3], int batch, const Leve
     const int group = (lane >> 1 & 3) * 8;
     const bool reached = __shfl_sync(0xffffffffu, static_cast<int>(near), group);
     const Key corner_line = __shfl_sync(0xffffffffu, line, group);
-    int at = __shfl_sync(0xffffffffu, begin, group), row = -1;
+    const int at = __shfl_sync(0xffffffffu, begin, group);
+    int row = -1;
     float weight = 0.0f;
     if (lane < 8 && reached) {
         weight = 1.0f;
@@ -57,8 +58,9 @@ __device__ void interpolate_at(const float (&position)[3], int batch, const Leve
         const float cell = low[2] + (lane & 1);
         if (weight > 0.0f && inside(cell, 2)) {
             const Key key = corner_line + static_cast<int>(cell);
-            if (at < n && level.keys[at] < key) ++at;
-            if (at < n && level.keys[at] == key) row = level.order ? level.order[at] : at;
+            const Key here = at < n ? level.keys[at] : -1, next = at + 1 < n ? level.keys[at + 1] : -1;
+            if (here == key || next == key) row = here == key ? at : at + 1;
+            if (level.order && row >= 0) row = level.order[row];
         }
         if (row < 0) weight = 0.0f;
     }
@@ -66,13 +68,16 @@ __device__ void interpolate_at(const float (&position)[3], int batch, const Leve
     for (int corner = 0; corner < 8; ++corner) total += __shfl_sync(0xffffffffu, weight, corner);
     for (int first = 0; first < level.channels; first += 32) {
         const int channel = first + lane;
-        float sum = 0.0f;
-        for (int corner = 0; corner < 8; ++corner) {
+        float values[8], shares[8], sum = 0.0f;
+#pragma unroll
+        for (int corner = 0; corner < 8; ++corner) {  // all loads before the first use
             const int from = __shfl_sync(0xffffffffu, row, corner);
-            const float share = __shfl_sync(0xffffffffu, weight, corner);
-            if (from >= 0 && channel < level.channels)
-                sum += share * load(level.features[static_cast<long long>(from) * level.pitch + channel]);
+            shares[corner] = __shfl_sync(0xffffffffu, weight, corner);
+            const bool read = from >= 0 && channel < level.channels;
+            values[corner] = read ? load(level.features[static_cast<long long>(from) * level.pitch + channel]) : 0.0f;
         }
+#pragma unroll
+        for (int corner = 0; corner < 8; ++corner) sum += shares[corner] * values[corner];
         if (channel < level.channels) out[channel] = total > 0.0f ? sum / total : 0.0f;
     }
 }
@@ -111,12 +116,12 @@ extern "C" __global__ void gather_samples(Levels levels, const float* __restrict
         for (int channel = lane; channel < level.channels; channel += 32) out[channel] = 0.0f;
         return;
     }
-    float position[3];  // (z, y, x)
-    for (int axis = 0; axis < 3; ++axis) {
-        const int metres = 2 - axis;
-        const float offset = __fsub_rn(points[3 * row + metres], levels.minimum[metres]);
-        const float voxel = __fsub_rn(__fdiv_rn(offset, levels.size[metres]), 0.5f);
-        position[axis] = __fdiv_rn(__fsub_rn(voxel, level.shift[axis]), level.scale[axis]);
-    }
+    // Each lane works out one axis (z, y, x).
+    const int axis = lane % 3, metres = 2 - axis;
+    const float offset = __fsub_rn(points[3 * row + metres], levels.minimum[metres]);
+    const float voxel = __fsub_rn(__fdiv_rn(offset, levels.size[metres]), 0.5f);
+    const float own = __fdiv_rn(__fsub_rn(voxel, level.shift[axis]), level.scale[axis]);
+    const float position[3] = {__shfl_sync(0xffffffffu, own, 0), __shfl_sync(0xffffffffu, own, 1),
+                               __shfl_sync(0xffffffffu, own, 2)};
     interpolate_at(position, 0, level, out);
 }

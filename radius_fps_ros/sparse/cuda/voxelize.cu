@@ -24,11 +24,9 @@ struct Grid {
     int shape[3];                           // (z, y, x)
 };
 
-// Large blocks, because each reads the counts of all; 28 bits in four passes are enough for most grids.
-constexpr int SORT_THREADS = 1024, WARPS = SORT_THREADS / 32, DIGIT_BITS = 7;
-constexpr int THREADS = 512;  // of the kernels behind the sort
-constexpr int AHEAD = 4;      // points and channels that a thread loads together, because it would wait for each
-typedef DigitPlaces<SORT_THREADS, DIGIT_BITS> Places;
+constexpr int THREADS = 512, WARPS = THREADS / 32, DIGIT_BITS = 7;  // 28 bits, enough for most grids, in four passes
+constexpr int AHEAD = 4;  // points and channels that a thread loads together, because it would wait for each
+typedef DigitPlaces<THREADS, DIGIT_BITS> Places;
 
 constexpr Key NO_VOXEL = 0x7fffffffffffffffLL;
 constexpr int NO_CUT = 0x7fffffff;
@@ -59,7 +57,7 @@ __device__ __forceinline__ void add_to(int* counter, int value) {
 
 // The voxel of each point, counts of the lowest digits, and an empty arrivals bitmap. frame_starts: (frames + 1) first
 // rows of the frames, null for one frame. counts: for each pass DIGITS for each block.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS)
     locate_points(const float* __restrict__ positions, const float* __restrict__ features, int channels, int n,
                   const int* __restrict__ frame_starts, int frames, Grid g, Point* __restrict__ points,
                   unsigned* __restrict__ arrivals, int passes, unsigned* __restrict__ counts,
@@ -97,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     }
     places.publish(counts);
     for (int pass = 1; pass < passes; ++pass)  // filled by the pass before each
-        for (int digit = threadIdx.x; digit < Places::DIGITS; digit += SORT_THREADS)
+        for (int digit = threadIdx.x; digit < Places::DIGITS; digit += THREADS)
             counts[(pass * gridDim.x + blockIdx.x) * Places::DIGITS + digit] = 0;
     add_to(&counters[INVALID], invalid);
     add_to(&counters[OUT_OF_RANGE], outside);
@@ -107,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
 
 // Sorts by one digit; leaves out the points without a voxel, whose number later passes get as `count` (null: none were
 // left out yet). next_counts: the counts of the next digit, in the runs of the sorted points; null at the last digit.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS)
     sort_pass(const Point* __restrict__ points, const int* __restrict__ count, int limit, int shift,
               const unsigned* __restrict__ counts, Point* __restrict__ sorted, const int* __restrict__ inside,
               unsigned* __restrict__ next_counts) {

@@ -25,10 +25,9 @@ COUNTERS = (
     "bad_means",
 )
 _INTERNAL = ("inside_points", "bad_features", "bad_means")  # not among a tensor's stats
-_SORT_THREADS, _THREADS, _FIND_THREADS = 1024, 512, 1024  # of voxelize.cu
+_THREADS, _FIND_THREADS = 512, 1024  # of voxelize.cu
 _DIGIT_BITS = 7
 _DIGITS = 2**_DIGIT_BITS
-_SORT_BLOCKS = 64  # at most: each reads the counts of all, and more would spend their time on that
 _POINT_BYTES = 16
 _GRID = np.dtype(
     [
@@ -66,7 +65,7 @@ class Voxelizer:
         corners = (grid.minimum, grid.maximum, grid.voxel_size)
         self._grid = np.array((*corners, grid.cells, grid.spatial_shape), dtype=_GRID)
         self._passes = max(1, -(-(frames * prod(grid.spatial_shape) - 1).bit_length() // _DIGIT_BITS))
-        self._sort_blocks = min(multiprocessors(), _SORT_BLOCKS)
+        self._sort_blocks = multiprocessors()
         self._blocks = max(1, min(4 * multiprocessors(), -(-capacity // _THREADS)))
         self._points = cupy.empty((2, max(1, capacity), _POINT_BYTES), dtype=cupy.uint8)
         self._arrivals = cupy.empty(max(1, -(-capacity // 32)), dtype=cupy.uint32)
@@ -100,7 +99,7 @@ class Voxelizer:
         def run(name: str, *arguments: Any, blocks: int = self._blocks, threads: int = _THREADS) -> None:
             launch(KERNEL_VOXELIZE, name, (blocks,), arguments, threads=threads, HALF=half)
 
-        sorting = {"blocks": self._sort_blocks, "threads": _SORT_THREADS}
+        sorting = {"blocks": self._sort_blocks}
         source, target = self._points
         work = (self._arrivals, self._passes, self._digits, counters)
         frames = (frame_starts, self._frames, self._grid)
