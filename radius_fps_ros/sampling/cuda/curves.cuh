@@ -2,7 +2,7 @@
 #pragma once
 #include "warp.cuh"
 
-constexpr int SAMPLE = 256;
+constexpr int SAMPLE = 128;
 
 // A few of the cloud's points stand for its extent.
 struct Range {
@@ -19,36 +19,73 @@ __device__ __forceinline__ float cells_per_unit(float extent, float cells) {
     return extent > 0.0f ? fminf(cells / extent, 1e30f) : 0.0f;
 }
 
-// Ranges of three values per sample, cut where a few outliers would stretch them many times beyond the bulk. Every
-// thread of the block calls it; `value` and `valid` count in threads below SAMPLE.
-__device__ void bulk_ranges(const float (&value)[3], bool valid, Range (&range)[3]) {
-    __shared__ float samples[3][SAMPLE];
-    __shared__ float ranked[3][SAMPLE];
-    const int t = threadIdx.x;
-    valid = valid && t < SAMPLE;
+// Where the valid ones of a block's threads come in their order, and how many there are. Every thread calls it.
+__device__ u32 place_of_valid(bool valid, u32& count) {
+    __shared__ u32 of_warp[32];
+    const u32 warp = threadIdx.x / 32, all = __ballot_sync(ALL, valid);
     __syncthreads();  // an earlier call has been read
-    if (t < SAMPLE)
-        for (int axis = 0; axis < 3; ++axis) samples[axis][t] = valid ? value[axis] : INFINITE;
-    const int count = __syncthreads_count(valid);
-    if (valid)
-        for (int axis = 0; axis < 3; ++axis) {
-            int place = 0;
-            for (int i = 0; i < SAMPLE; ++i)
-                place += samples[axis][i] < value[axis] || (samples[axis][i] == value[axis] && i < t);
-            ranked[axis][place] = value[axis];
-        }
+    if (lane_id() == 0) of_warp[warp] = __popc(all);
     __syncthreads();
-    const int tenth = (count - 1) / 10;
+    const u32 mine = lane_id() < blockDim.x / 32 ? of_warp[lane_id()] : 0;
+    count = warp_sum(mine);
+    return warp_sum(lane_id() < warp ? mine : 0) + __popc(all & ((1u << lane_id()) - 1));
+}
+
+// Ranges of three values, from the valid ones of the block's threads, cut where a few outliers would stretch them many
+// times beyond the bulk. Every thread calls it.
+__device__ void bulk_ranges(const float (&value)[3], bool valid, Range (&range)[3]) {
+    __shared__ float4 samples[SAMPLE];  // some of them, for the order that takes the time
+    __shared__ u32 places[SAMPLE];      // three, of 10 bits
+    __shared__ float ranked[3][SAMPLE], lows[3][32], highs[3][32];
+    const u32 t = threadIdx.x, warp = t / 32, warps = blockDim.x / 32;
+    u32 all;
+    const u32 place = place_of_valid(valid, all), step = max(1u, (all + SAMPLE - 1) / SAMPLE);
+    const u32 count = (all + step - 1) / step;
+    if (valid && place % step == 0) samples[place / step] = make_float4(value[0], value[1], value[2], 0.0f);
+    if (t < SAMPLE) places[t] = 0;
+    for (int axis = 0; axis < 3; ++axis) {
+        const float low = warp_min_coordinate(valid ? value[axis] : INFINITE);
+        const float high = warp_max_coordinate(valid ? value[axis] : -INFINITE);
+        if (lane_id() == 0) {
+            lows[axis][warp] = low;
+            highs[axis][warp] = high;
+        }
+    }
+    __syncthreads();
+    // A sample's place is the number of those before it; the block's parts count among some of the samples each.
+    const u32 parts = blockDim.x / SAMPLE, sample = t % SAMPLE;
+    const float4 own = samples[sample];
+    u32 before = 0;
+#pragma unroll 8
+    for (u32 i = t / SAMPLE; i < count; i += parts) {
+        const float4 other = samples[i];
+        const bool earlier = i < sample;  // among equals
+        before += other.x < own.x || (earlier && other.x == own.x);
+        before += (other.y < own.y || (earlier && other.y == own.y)) << 10;
+        before += (other.z < own.z || (earlier && other.z == own.z)) << 20;
+    }
+    if (sample < count) atomicAdd(&places[sample], before);
+    __syncthreads();
+    if (t < count) {
+        ranked[0][places[t] & 1023] = own.x;
+        ranked[1][places[t] >> 10 & 1023] = own.y;
+        ranked[2][places[t] >> 20] = own.z;
+    }
+    __syncthreads();
+    const int tenth = ((int)count - 1) / 10;
     float reach = 0.0f;
     for (int axis = 0; axis < 3 && count > 0; ++axis)
         reach = fmaxf(reach, 4.0f * (ranked[axis][count - 1 - tenth] - ranked[axis][tenth]));
     for (int axis = 0; axis < 3; ++axis) {
         range[axis] = {0.0f, 0.0f, 0.0f};
+        const bool known = lane_id() < warps;
+        const float low = warp_min_coordinate(known ? lows[axis][lane_id()] : INFINITE);
+        const float high = warp_max_coordinate(known ? highs[axis][lane_id()] : -INFINITE);
         if (count == 0) continue;
-        range[axis] = {ranked[axis][0], ranked[axis][count - 1], ranked[axis][count / 2]};
+        range[axis] = {low, high, ranked[axis][count / 2]};
         if (reach == 0.0f) continue;
-        range[axis].low = fmaxf(range[axis].low, ranked[axis][tenth] - reach);
-        range[axis].high = fminf(range[axis].high, ranked[axis][count - 1 - tenth] + reach);
+        range[axis].low = fmaxf(low, ranked[axis][tenth] - reach);
+        range[axis].high = fminf(high, ranked[axis][count - 1 - tenth] + reach);
     }
 }
 

@@ -23,14 +23,16 @@ typedef HilbertCurve Curve;
 #endif
 
 // Every block finds the same curve for itself from the same few points: cheaper than to reduce all and to tell
-// everyone. Where most rows are not finite, further ones are tried.
+// everyone. A thread looks for one point; where most rows are not finite, at several places.
 __device__ Curve fit_curve(const float* points, u32 n, u32 resolution) {
-    constexpr u32 TRIES = 16;
-    const u32 step = (n / SAMPLE) | 1;  // odd: an even one can meet the same beam of a scan every time
+    constexpr u32 TRIES = 4;
+    // Odd: an even one can meet the same beam of a scan every time.
+    const u32 step = (n + TRIES * THREADS - 1) / (TRIES * THREADS) | 1;
     Point p = {0.0f, 0.0f, 0.0f};
     bool valid = false;
-    for (u32 i = 0; i < TRIES && !valid && threadIdx.x < SAMPLE; ++i) {
-        const u64 row = (u64)threadIdx.x * step + (u64)step * i / TRIES;
+    for (u32 i = 0; i < TRIES && !valid; ++i) {
+        const u32 stretch = (threadIdx.x + i * (THREADS / TRIES)) % THREADS;
+        const u64 row = (u64)(stretch * TRIES + i) * step;
         if (row < n) p = load_point(points, (u32)row);
         valid = row < n && is_finite(p);
     }
