@@ -86,7 +86,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (blockIdx.x == 0 && threadIdx.x == 0) history[rounds] = {highest, floor, total + drew, 0};
         total += drew;
         ++rounds;
-        step = scaled(step, fminf((float)TARGET / entries, 2.0f));
+        // However many were offered: a step that has become too small would take many rounds to grow again.
+        step = max(scaled(step, fminf((float)TARGET / entries, 2.0f)), (highest - threshold) / 8);
+        if (entries > 2 * TARGET) hold = true;
         if (!hold) threshold = threshold > top_rank(0) + step ? threshold - step : top_rank(0);
     }
 
