@@ -65,14 +65,21 @@ def _used_box(
 
     Mostly that is the box of all vertices: to look for the six that touch it costs a fraction of marking every vertex.
     """
-    axes = np.ascontiguousarray(vertices.T)
-    lowest, highest = axes.argmin(axis=1), axes.argmax(axis=1)
-    if not all((faces == vertex).any() for vertex in {*lowest.tolist(), *highest.tolist()}):
+    axes = [vertices[:, axis].copy() for axis in range(3)]
+    ends = [(int(values.argmin()), int(values.argmax())) for values in axes]
+    if not all(_is_used(vertex, faces) for vertex in {vertex for pair in ends for vertex in pair}):
         used = np.zeros(len(vertices), dtype=bool)
         used[faces.ravel()] = True
-        axes = axes[:, used]
-        lowest, highest = axes.argmin(axis=1), axes.argmax(axis=1)
-    return axes[range(3), lowest], axes[range(3), highest]
+        axes = [values[used] for values in axes]
+        ends = [(int(values.argmin()), int(values.argmax())) for values in axes]
+    low, high = ([values[pair[end]] for values, pair in zip(axes, ends, strict=True)] for end in (0, 1))
+    return np.array(low), np.array(high)
+
+
+def _is_used(vertex: int, faces: NDArray[np.int32]) -> bool:
+    """In pieces that stay in the cache, until it is found."""
+    flat, piece = faces.ravel(), 2**16
+    return any((flat[i : i + piece] == vertex).any() for i in range(0, len(flat), piece))
 
 
 MeshLike: TypeAlias = tuple[ArrayLike, ArrayLike] | str | os.PathLike[str] | PreparedMesh

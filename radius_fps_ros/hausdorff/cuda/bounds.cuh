@@ -37,22 +37,40 @@ __device__ __forceinline__ double covering_bound(const Open& o) {
     return fmin(u1, fmax(fmax(o.distance[0], o.distance[1]), o.distance[2]) + sqrt(radius2));
 }
 
+// f[a][b]: distance of corner b to the triangle nearest to corner a. `cover`: the bound by the best of the three alone.
+struct Match {
+    double f[3][3], cover;
+};
+
+__device__ __forceinline__ Match match(const Search& s, const Open& o, double limit) {
+    Match m;
+    m.cover = infinity();
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+        double worst = 0.0;
+#pragma unroll
+        for (int b = 0; b < 3; ++b) {
+            m.f[a][b] = o.distance[b];
+            if (o.row[a] != o.row[b])
+                m.f[a][b] = distance_to(s.target, s.precision, o.row[a], o.p[b], limit, s.precision.ignore);
+            worst = fmax(worst, m.f[a][b]);
+        }
+        m.cover = fmin(m.cover, worst);
+    }
+    return m;
+}
+
 // Cuts the triangle between its corners' nearest triangles and bounds each piece by its own. Cut points lie on the edges
 // whose ends have different ones, where the two distances meet if they were linear, and in the middle when all three
 // differ. Any cut is valid: a piece lies in the hull of its corners, on which the distance to one convex triangle is
 // largest at a corner. But the bound is only as tight as the cut is well placed, however small the triangle. The cuts do
-// what the bisector planes of Kang et al. (2018) do.
-__device__ __forceinline__ bool split_covers(const Search& s, const Open& o, double limit, double& worst) {
+// what the bisector planes of Kang et al. (2018) do. Once above `limit`, the bound is of no use and not worked out.
+__device__ __forceinline__ double split_bound(const Search& s, const Open& o, const Match& m, double limit) {
+    const double (&f)[3][3] = m.f;
     double largest = fmax(fmax(o.distance[0], o.distance[1]), o.distance[2]);
-    if (largest > limit) return false;
-    double f[3][3];  // f[a][b]: distance of corner b to the triangle nearest to corner a
-#pragma unroll
-    for (int a = 0; a < 3; ++a)
-#pragma unroll
-        for (int b = 0; b < 3; ++b)
-            f[a][b] = o.row[a] == o.row[b] ? o.distance[b]
-                                           : estimate(s.target.mesh, s.target.frame, s.target.rows, s.precision,
-                                                      o.row[a], o.p[b]);
+    const auto reach = [&](int a, const Point& x) {
+        if (largest <= limit) largest = fmax(largest, distance_to(s.target, s.precision, o.row[a], x, limit));
+    };
     int different = 0;
 #pragma unroll
     for (int a = 0; a < 3; ++a) {
@@ -62,9 +80,8 @@ __device__ __forceinline__ bool split_covers(const Search& s, const Open& o, dou
         const double ga = f[b][a] - f[a][a], gb = f[a][b] - f[b][b];
         const double t = ga + gb > 0.0 ? clamp(ga / (ga + gb), 1.0) : 0.5;
         const Point x = make_point(along(o.p[a].exact, t, o.p[b].exact - o.p[a].exact));
-        if (!covers(s.target, s.precision, o.row[a], x, limit, largest) ||
-            !covers(s.target, s.precision, o.row[b], x, limit, largest))
-            return false;
+        reach(a, x);
+        reach(b, x);
     }
     if (different == 3) {
         // barycentric weights at which the three distances meet if they were linear
@@ -76,24 +93,27 @@ __device__ __forceinline__ bool split_covers(const Search& s, const Open& o, dou
         if (!(w0 >= 0.0 && w1 >= 0.0 && w0 + w1 <= 1.0)) w0 = w1 = 1.0 / 3.0;  // outside, or 0 / 0
         const Vector<double> c = o.p[2].exact;
         const Point x = make_point(along(along(c, w0, o.p[0].exact - c), w1, o.p[1].exact - c));
-        for (int a = 0; a < 3; ++a)
-            if (!covers(s.target, s.precision, o.row[a], x, limit, largest)) return false;
+        for (int a = 0; a < 3; ++a) reach(a, x);
     }
-    worst = largest;
-    return true;
+    return largest;
 }
 
-// The first bound that is not above `limit`, else the best cheap one; `known` is the parent's.
+// The first bound that is not above `limit`, else the best cheap one; `known` is the parent's. Whole warps call it. Between
+// two bounds lanes wait for each other: left alone, the compiler may let them run all that follows in as many groups as
+// there are ways through the first.
 __device__ __forceinline__ double upper_bound(const Search& s, const Open& o, double known, double limit) {
-    const double bound = fmin(known, covering_bound(o));
-    if (bound <= limit) return bound;
-    double worst = 0.0;
-    for (int a = 0; a < 3; ++a) {
-        if ((a > 0 && o.row[a] == o.row[0]) || (a == 2 && o.row[2] == o.row[1])) continue;
-        if (covers(s.target, s.precision, o.row[a], o.p, limit, worst)) return worst;
+    double bound = fmin(known, covering_bound(o));
+    if (bound > limit) {
+        const Match m = match(s, o, limit);
+        const double best = m.cover <= limit ? m.cover : split_bound(s, o, m, limit);
+        if (best <= limit) bound = best;
     }
-    if ((o.row[0] != o.row[1] || o.row[0] != o.row[2]) && split_covers(s, o, limit, worst)) return worst;
-    Cover cover(s.target, s.precision, o.p, limit);
-    traverse(s.target, cover);
-    return cover.row >= 0 ? cover.worst : bound;
+    __syncwarp();
+    if (bound > limit) {
+        Cover cover(s.target, s.precision, o.p, limit);
+        traverse(s.target, cover);
+        if (cover.row >= 0) bound = cover.worst;
+    }
+    __syncwarp();
+    return bound;
 }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...device import KernelFile
+from ...errors import BackendError
 
 _PACKAGE = "radius_fps_ros.hausdorff.cuda"
 
@@ -48,7 +49,8 @@ STATE = np.dtype(
         ("nearest", CHAMPION),
         *((name, np.float64) for name in ("closed", "top", "unseeded", "certified")),  # not negative
         ("triangles", np.uint64),
-        *((name, np.int32) for name in ("roots", "vertices", "reading", "written", "list", "paused")),
+        *((name, np.int32) for name in ("roots", "vertices", "reading", "total", "written", "list", "paused")),
+        *((name, np.uint32) for name in ("arrived", "passed")),
     ],
     align=True,
 )
@@ -56,7 +58,8 @@ STATE = np.dtype(
 # As in the sources.
 NODE_BYTES, ROW_BYTES, TRIANGLE_BYTES, BOUND_OFFSET, GROUP = 96, 48, 97, 72, 16
 
-THREADS = 64  # of a block: small, so that few triangles spread over many multiprocessors
+THREADS = 64  # of a block
+TOGETHER = 384  # of a block, one on each multiprocessor, where all run at once: as in wavefront.cu
 _BLOCKS = 16  # a multiprocessor
 
 
@@ -90,7 +93,9 @@ class Parameters:
         return ctypes.addressof(self._pointers)
 
 
-def launch(kernel: KernelFile, name: str, items: int, parameters: Parameters, *, looping: bool = True) -> None:
+def launch(
+    kernel: KernelFile, name: str, items: int, parameters: Parameters, *, looping: bool = True, threads: int = THREADS
+) -> None:
     """Launch ``name`` on the current stream with a thread for each of ``items``.
 
     Kernels that loop over their items get at most as many blocks as the device runs at a time. The driver is called
@@ -99,12 +104,37 @@ def launch(kernel: KernelFile, name: str, items: int, parameters: Parameters, *,
     import cupy
 
     device = cupy.cuda.runtime.getDevice()
-    blocks = max(1, -(-items // THREADS))
+    blocks = max(1, -(-items // threads))
     if looping:
         blocks = min(blocks, _BLOCKS * _multiprocessors(device))
     stream = cupy.cuda.get_current_stream().ptr
     function = _function(kernel, name, device)
-    cupy.cuda.driver.launchKernel(function.ptr, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters.address, 0)
+    cupy.cuda.driver.launchKernel(function.ptr, blocks, 1, 1, threads, 1, 1, 0, stream, parameters.address, 0)
+
+
+def launch_together(kernel: KernelFile, name: str, parameters: Parameters) -> None:
+    """Launch ``name`` with one block a multiprocessor on the current stream, all at once: they wait for each other.
+
+    Raises:
+        BackendError: the device does not offer it.
+    """
+    import cupy
+
+    device = cupy.cuda.runtime.getDevice()
+    _check_together(device)
+    stream = cupy.cuda.get_current_stream().ptr
+    function = _function(kernel, name, device)
+    cupy.cuda.driver.launchCooperativeKernel(
+        function.ptr, _multiprocessors(device), 1, 1, TOGETHER, 1, 1, 0, stream, parameters.address
+    )
+
+
+@functools.cache
+def _check_together(device: int) -> None:
+    import cupy
+
+    if not cupy.cuda.Device(device).attributes["CooperativeLaunch"]:
+        raise BackendError(f"the search needs cooperative launch, which CUDA device {device} does not offer")
 
 
 @functools.cache

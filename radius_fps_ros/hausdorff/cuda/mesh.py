@@ -14,6 +14,7 @@ from ..mesh import PreparedMesh
 from .kernels import FRAME, KERNEL_TREE, MESH, NODE_BYTES, ROW_BYTES, TARGET, Parameters, launch
 
 SORT_BYTES = 48  # a face while sorting: the unsorted face, keys, order, and what the sort takes
+TOP = 8192  # nodes of a level that one block builds with all above it: a launch for each level takes the host longer
 
 
 def tree_levels(faces: int) -> list[int]:
@@ -90,7 +91,11 @@ class CudaMesh:
         rows = cupy.empty(self.count * ROW_BYTES, np.uint8)
         self._build("build_leaves", levels[-1], mesh, self.frame(), first_leaf, nodes, rows)
         for level in range(len(levels) - 2, -1, -1):
-            self._build("build_level", levels[level], nodes, first_node(level), levels[level], levels[level + 1])
+            of_level = nodes, first_node(level), levels[level], levels[level + 1]
+            if levels[level] <= TOP:
+                launch(KERNEL_TREE, "build_top", 1, Parameters(*of_level), looping=False, threads=1024)
+                break
+            self._build("build_level", levels[level], *of_level)
         self._ready = cupy.cuda.get_current_stream().record()
         return first_leaf, nodes, rows
 

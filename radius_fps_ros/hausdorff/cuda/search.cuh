@@ -28,9 +28,12 @@ struct State {
     int roots;          // faces that are not covered by one triangle of the target
     int vertices;       // their vertices
     int reading;        // triangles that this round splits
+    int total;          // of so many in its list: when deferring, not all are split
     int written;        // triangles in the other list
     int list;           // which of the two lists is read
     int paused;         // the round did not run: no room, or the threshold is passed
+    unsigned arrived;   // blocks that wait at the barrier
+    unsigned passed;    // barriers so far
 };
 
 struct Search {
@@ -54,8 +57,37 @@ struct Search {
 
 constexpr int GROUP = 16;  // faces, neighbours on the curve, of which one vertex is sampled first
 
-__device__ __forceinline__ int thread_index() { return blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ int lane() { return threadIdx.x & 31; }
+// Neighbouring warps are of different blocks: a few items keep many multiprocessors busy.
+__device__ __forceinline__ int thread_index() { return (threadIdx.x / 32 * gridDim.x + blockIdx.x) * 32 + lane(); }
 __device__ __forceinline__ int thread_count() { return gridDim.x * blockDim.x; }
+
+// Few items are spread over the warps: so many neighbouring threads have one item, because different items in a warp wait
+// for each other's ways through the tree.
+__device__ __forceinline__ int threads_each(int items) {
+    int each = 1;
+    while (each < 32 && 4LL * each * items <= thread_count()) each *= 2;
+    return each;
+}
+
+// Barrier of all blocks, which must run at once; what was written before it is visible behind it.
+__device__ __forceinline__ void grid_barrier(State* state) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        volatile unsigned* passed = &state->passed;
+        const unsigned before = *passed;
+        __threadfence();
+        if (atomicAdd(&state->arrived, 1u) == gridDim.x - 1) {
+            state->arrived = 0;
+            __threadfence();
+            *passed = before + 1;
+        } else {
+            while (*passed == before) {}
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
 
 __device__ __forceinline__ double farthest(const State& state) {
     return state.farthest.key ? from_bits(state.farthest.key - 1) : 0.0;

@@ -86,10 +86,8 @@ extern "C" __global__ void build_leaves(const Mesh mesh, const Frame frame, int 
     store_boxes(nodes, first_leaf + leaf, low, high);
 }
 
-// The nodes [first, first + count) of one level from `children` nodes of the level below.
-extern "C" __global__ void build_level(float4* nodes, int first, int count, int children) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
+// Node `first` + i of a level, from `children` nodes of the level below.
+__device__ __forceinline__ void join(float4* nodes, int first, int i, int children) {
     float low[4][3], high[4][3];
 #pragma unroll
     for (int child = 0; child < 4; ++child) {
@@ -101,4 +99,22 @@ extern "C" __global__ void build_level(float4* nodes, int first, int count, int 
         }
     }
     store_boxes(nodes, first + i, low, high);
+}
+
+// The nodes [first, first + count) of one level.
+extern "C" __global__ void build_level(float4* nodes, int first, int count, int children) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) join(nodes, first, i, children);
+}
+
+// The same for that level and all above it, by one block.
+extern "C" __global__ void __launch_bounds__(1024) build_top(float4* nodes, int first, int count, int children) {
+    while (true) {
+        for (int i = threadIdx.x; i < count; i += blockDim.x) join(nodes, first, i, children);
+        if (count == 1) return;
+        __syncthreads();
+        first = (first - 1) / 4;
+        children = count;
+        count = (count + 3) / 4;
+    }
 }

@@ -195,35 +195,29 @@ struct Nearest {
     }
 };
 
-// A bound on the distance from p to triangle j that is not above `limit`, or infinity.
-__device__ __noinline__ double bound_within(Mesh mesh, Frame frame, const float4* rows, float tiny, int j, Point p,
-                                            double limit) {
+// The distance from p to triangle j, not too small but for rounding: good enough to tell whether it is above `limit`, and
+// too large by no more than `blur`.
+__device__ __noinline__ double distance_to(Mesh mesh, Frame frame, const float4* rows, float tiny, int j, Point p,
+                                           double limit, float blur) {
     const Interval d = distance_interval(load_row(rows, j), p, tiny);
-    if (d.upper <= limit) return d.upper;
-    const double distance = d.lower > limit ? infinity() : exact_distance(mesh, frame, j, p.exact);
-    return distance <= limit ? distance : infinity();
+    const bool told = d.upper <= limit || d.lower > limit;
+    return told && d.upper - d.lower <= blur ? d.upper : exact_distance(mesh, frame, j, p.exact);
 }
 
-// The distance from p to triangle j, off by no more than what is ignored.
-__device__ __noinline__ double estimate(Mesh mesh, Frame frame, const float4* rows, Precision precision, int j, Point p) {
-    const Interval d = distance_interval(load_row(rows, j), p, precision.tiny);
-    return d.upper - d.lower <= precision.ignore ? d.upper : exact_distance(mesh, frame, j, p.exact);
+__device__ __forceinline__ double distance_to(const Target& target, const Precision& precision, int j, const Point& p,
+                                              double limit, float blur = infinity()) {
+    return distance_to(target.mesh, target.frame, target.rows, precision.tiny, j, p, limit, blur);
 }
 
-// Whether triangle j is within `limit` of p; `worst` rises to a bound on the distance when it is.
-__device__ __forceinline__ bool covers(const Target& target, const Precision& precision, int j, const Point& p,
-                                       double limit, double& worst) {
-    const double bound = bound_within(target.mesh, target.frame, target.rows, precision.tiny, j, p, limit);
-    worst = fmax(worst, bound);
-    return bound <= limit;
-}
-
-// The same for three points: the distance to a convex set is convex, so it bounds the whole triangle between them.
+// Whether triangle j is within `limit` of three points, and hence of the triangle between them: the distance to a convex
+// set is convex. `worst` rises to a bound on it when it is.
 __device__ __forceinline__ bool covers(const Target& target, const Precision& precision, int j, const Point (&p)[3],
                                        double limit, double& worst) {
     double largest = 0.0;
-    for (int corner = 0; corner < 3; ++corner)
-        if (!covers(target, precision, j, p[corner], limit, largest)) return false;
+    for (int corner = 0; corner < 3; ++corner) {
+        largest = fmax(largest, distance_to(target, precision, j, p[corner], limit));
+        if (largest > limit) return false;
+    }
     worst = fmax(worst, largest);
     return true;
 }

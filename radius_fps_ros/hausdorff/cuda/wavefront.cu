@@ -6,7 +6,9 @@
 // One vertex of each group: a first lower bound on the distance, and with the group's extent an upper bound for it.
 extern "C" __global__ void sample(const Search s) {
     const int groups = (s.source.count + GROUP - 1) / GROUP;
-    for (int g = thread_index(); g < groups; g += thread_count()) {
+    const int each = threads_each(groups);
+    if (lane() % each != 0) return;
+    for (int g = thread_index() / each; g < groups; g += thread_count() / each) {
         const int first = g * GROUP, last = min(first + GROUP, s.source.count);
         const Vector<double> centre = face_corner(s.source, (first + last) / 2, 0, s.target.frame);
         const Point p = make_point(centre);
@@ -27,7 +29,9 @@ extern "C" __global__ void sample(const Search s) {
 // Lists the faces [first, last) that no one triangle of the target covers, and their vertices.
 extern "C" __global__ void screen(const Search s, int first, int last) {
     const double limit = cut(s);
-    for (int face = first + thread_index(); face < last; face += thread_count()) {
+    const int each = threads_each(last - first);
+    if (lane() % each != 0) return;
+    for (int face = first + thread_index() / each; face < last; face += thread_count() / each) {
         const Triangle t = load_triangle(s.source, face, s.target.frame);
         const Point p[3] = {make_point(t.a), make_point(t.b), make_point(t.c)};
         Cover cover(s.target, s.precision, p, limit);
@@ -49,7 +53,9 @@ extern "C" __global__ void screen(const Search s, int first, int last) {
 
 // Distances of the vertices from the list's position `first` on.
 extern "C" __global__ void measure_vertices(const Search s, int first) {
-    for (int i = first + thread_index(); i < s.state->vertices; i += thread_count()) {
+    const int each = threads_each(s.state->vertices - first);
+    if (lane() % each != 0) return;
+    for (int i = first + thread_index() / each; i < s.state->vertices; i += thread_count() / each) {
         const int v = s.root_vertices[i];
         const Point p = make_point(vertex_position(s.source, v, s.target.frame));
         Nearest nearest(s.target, s.precision, p);
@@ -87,8 +93,9 @@ extern "C" __global__ void seed(const Search s, int first, int last) {
     const Worklist out = s.lists[s.state->list ^ 1];
     const Barycentric whole[3] = {{0.0, 0.0}, {1.0, 0.0}, {0.0, 1.0}};
     last = min(last, s.state->roots);
-    for (int i = first + thread_index(); i < last; i += thread_count()) {
-        const int face = s.roots[i];
+    const int each = threads_each(last - first), here = lane() / each;
+    for (int start = first + thread_index() / each - here; start < last; start += thread_count() / each) {
+        const int i = start + here, face = s.roots[min(i, last - 1)];  // idle lanes repeat one: whole warps go on
         Open o;
         for (int corner = 0; corner < 3; ++corner) {
             const int v = face_vertex(s.source, face, corner);
@@ -96,28 +103,22 @@ extern "C" __global__ void seed(const Search s, int first, int last) {
             o.distance[corner] = s.vertex_distance[v];
             o.row[corner] = s.vertex_row[v];
         }
-        finish(s, out, o, face, whole, upper_bound(s, o, infinity(), limit), limit);
+        const double bound = upper_bound(s, o, infinity(), limit);
+        if (i < last && lane() % each == 0) finish(s, out, o, face, whole, bound, limit);
     }
 }
 
-// Turns the list that was written into the one to read, where there is room for all children.
-extern "C" __global__ void begin_round(const Search s) {
-    if (thread_index() > 0) return;
+// Turns the list that was written into the one to read, where there is room for all children. With `order`, only its
+// first `count` triangles are split.
+__device__ __forceinline__ void begin_round(const Search& s, int count) {
     State* state = s.state;
-    state->paused = 4LL * state->written > s.lists[0].capacity || farthest(*state) > s.threshold;
     state->reading = 0;
-    if (state->paused) return;
-    state->reading = state->written;
-    state->triangles += 4 * static_cast<Bits>(state->written);
-    state->list ^= 1;
-    state->written = 0;
-    state->top = 0;
-}
-
-// The same, but only the first `count` triangles of `order` are split.
-extern "C" __global__ void begin_deferring_round(const Search s, int count) {
-    if (thread_index() > 0) return;
-    State* state = s.state;
+    state->total = state->written;
+    if (!s.order) {
+        count = state->written;
+        state->paused = 4LL * count > s.lists[0].capacity || farthest(*state) > s.threshold;
+        if (state->paused) return;
+    }
     state->reading = count;
     state->triangles += 4 * static_cast<Bits>(count);
     state->list ^= 1;
@@ -128,10 +129,12 @@ extern "C" __global__ void begin_deferring_round(const Search s, int count) {
 __device__ __forceinline__ int read_index(const Search& s, int i) { return s.order ? s.order[i] : i; }
 
 // Distances of the three new points of each triangle, starting from what is nearest to the ends of their edges.
-extern "C" __global__ void measure_points(const Search s) {
+__device__ __forceinline__ void measure_points(const Search& s) {
     const Worklist list = s.lists[s.state->list];
     const int count = 3 * s.state->reading;
-    for (int k = thread_index(); k < count; k += thread_count()) {
+    const int each = threads_each(count);
+    if (lane() % each != 0) return;
+    for (int k = thread_index() / each; k < count; k += thread_count() / each) {
         const int i = read_index(s, k / 3), point = 3 + k % 3, mode = list.mode(i);
         const Triangle face = load_triangle(s.source, list.face(i), s.target.frame);
         const Point p = make_point(position(face, split_point(list, i, mode, point)));
@@ -149,17 +152,14 @@ extern "C" __global__ void measure_points(const Search s) {
 }
 
 // Bounds the four children of each triangle.
-extern "C" __global__ void bound_children(const Search s) {
+__device__ __forceinline__ void bound_children(const Search& s) {
     const double limit = cut(s);
     const Worklist list = s.lists[s.state->list], out = s.lists[s.state->list ^ 1];
     const int count = 4 * s.state->reading;
-    for (int k = thread_index(); k < count; k += thread_count()) {
+    const int each = threads_each(count), here = lane() / each;
+    for (int start = thread_index() / each - here; start < count; start += thread_count() / each) {
+        const int k = min(start + here, count - 1);  // idle lanes repeat one: whole warps go on
         const int i = read_index(s, k >> 2), mode = list.mode(i), face_index = list.face(i);
-        const double known = list.bound(i);
-        if (known <= limit) {
-            raise(&s.state->closed, known);
-            continue;
-        }
         const Corners child = child_corners(mode, k & 3);
         const Triangle face = load_triangle(s.source, face_index, s.target.frame);
         Open o;
@@ -173,15 +173,16 @@ extern "C" __global__ void bound_children(const Search s) {
             o.distance[c] = point < 3 ? list.distance(i, point) : s.new_distance[added];
             o.row[c] = point < 3 ? list.row(i, point) : s.new_row[added];
         }
-        finish(s, out, o, face_index, b, upper_bound(s, o, known, limit), limit);
+        const double bound = upper_bound(s, o, list.bound(i), limit);
+        if (start + here < count && lane() % each == 0) finish(s, out, o, face_index, b, bound, limit);
     }
 }
 
-// Copies the triangles of `order` from `count` to `total` that a deferring round leaves for later.
-extern "C" __global__ void defer(const Search s, int count, int total) {
+// Copies the triangles of `order` that a deferring round leaves for later.
+__device__ __forceinline__ void defer(const Search& s) {
     const double limit = cut(s);
     const Worklist list = s.lists[s.state->list], out = s.lists[s.state->list ^ 1];
-    for (int k = count + thread_index(); k < total; k += thread_count()) {
+    for (int k = s.state->reading + thread_index(); k < s.state->total; k += thread_count()) {
         const int i = s.order[k];
         const double bound = list.bound(i);
         if (bound <= limit) {
@@ -199,6 +200,21 @@ extern "C" __global__ void defer(const Search s, int count, int total) {
             out.distance(j, corner) = list.distance(i, corner);
             out.row(j, corner) = list.row(i, corner);
         }
+    }
+}
+
+// Rounds until nothing is open, at most `most`; with `order`, one round that splits the first `count` of it. All in one
+// launch: a barrier takes less than the next launches of a round, of which there may be none.
+extern "C" __global__ void __launch_bounds__(384, 1) rounds(const Search s, int most, int count) {
+    for (int round = 0; round < most; ++round) {
+        if (thread_index() == 0) begin_round(s, count);
+        grid_barrier(s.state);
+        if (s.state->reading == 0) return;
+        measure_points(s);
+        grid_barrier(s.state);
+        bound_children(s);
+        if (s.order) defer(s);
+        grid_barrier(s.state);
     }
 }
 

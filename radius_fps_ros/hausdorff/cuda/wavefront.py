@@ -22,11 +22,13 @@ from .kernels import (
     WORKLIST,
     Parameters,
     launch,
+    launch_together,
 )
 from .mesh import SORT_BYTES, CudaMesh, cuda_mesh
 
 # Of a position: the shift, and three roundings where corners are weighted by exact barycentric coordinates.
 ROUNDINGS = 3
+SPREAD = 32  # threads for each item, where the device has as many: see threads_each in search.cuh
 CHUNK = 2**19  # faces looked at between two reports
 SMALLEST, LARGEST = 2**10, 2**20  # triangles a worklist may hold
 SPARE = 192  # triangles of a worklist kept free, for going down to the smallest triangle one by one
@@ -55,10 +57,11 @@ class Wavefront:
 
         self.faces, vertices = len(source.faces), len(source.vertices)
         self.capacity = capacity
-        initial = np.zeros((), STATE)
-        self.state = cupy.asarray(initial.reshape(1).view(np.uint8))
+        self.state = cupy.empty(STATE.itemsize, np.uint8)
+        self.state.data.memset_async(0, self.state.nbytes)
         self.lists = [cupy.empty(TRIANGLE_BYTES * capacity, np.uint8) for _ in range(2)]
-        self.vertex_row = cupy.full(vertices, -1, np.int32)
+        self.vertex_row = cupy.empty(vertices, np.int32)
+        self.vertex_row.data.memset_async(0xFF, self.vertex_row.nbytes)  # -1
         arrays = {
             "state": self.state,
             "group_row": cupy.empty(-(-self.faces // GROUP), np.int32),
@@ -113,17 +116,23 @@ class Wavefront:
         self.parameters.integers[0].value, self.parameters.integers[1].value = first, last
         launch(KERNEL_WAVEFRONT, name, items, self.parameters)
 
+    def launch_rounds(self, most: int, count: int = 0) -> None:
+        """Launch rounds until nothing is open, at most ``most``; with an order, one that splits ``count`` triangles."""
+        self.parameters.integers[0].value, self.parameters.integers[1].value = most, count
+        launch_together(KERNEL_WAVEFRONT, "rounds", self.parameters)
+
     def advance(self, report: Any) -> bool:
         """Enqueue a batch of work; False when memory leaves no room for any."""
         if not self.sampled:
-            self.launch("sample", -(-self.faces // GROUP))
+            self.launch("sample", SPREAD * -(-self.faces // GROUP))
             self.sampled = True
             if self.watched:
                 return True
         if self.screened < self.faces:
             first, self.screened = self.screened, min(self.screened + CHUNK, self.faces)
-            self.launch("screen", self.screened - first, first, self.screened)
-            self.launch("measure_vertices", len(self.vertex_row), 0 if report is None else int(report["vertices"]))
+            self.launch("screen", SPREAD * (self.screened - first), first, self.screened)
+            known = 0 if report is None else int(report["vertices"])
+            self.launch("measure_vertices", SPREAD * (len(self.vertex_row) - known), known)
             if self.watched or self.screened < self.faces:
                 return True
         written = 0 if report is None else int(report["written"])
@@ -136,10 +145,7 @@ class Wavefront:
             return self.defer(written, self.lists[int(report["list"]) ^ 1])
         elif report["paused"]:
             self.search["threshold"] = np.inf  # not proven after all
-        for _ in range(self.rounds):
-            self.launch("begin_round", 1)
-            self.launch("measure_points", 3 * (self.capacity // 4))
-            self.launch("bound_children", self.capacity)
+        self.launch_rounds(self.rounds)
         return True
 
     def defer(self, written: int, memory: Any) -> bool:
@@ -159,10 +165,7 @@ class Wavefront:
         except cupy.cuda.memory.OutOfMemoryError:
             return False
         self.search["order"] = order.data.ptr
-        self.launch("begin_deferring_round", 1, count)
-        self.launch("measure_points", 3 * count)
-        self.launch("bound_children", 4 * count)
-        self.launch("defer", written - count, count, written)
+        self.launch_rounds(1, count)
         self.search["order"] = 0
         return True
 

@@ -85,7 +85,7 @@ def test_distances_in_double(probed):
         assert (Fraction(max(below, 0.0)) + Fraction(4 * ROUNDING)) ** 2 >= square
 
 
-@pytest.mark.parametrize("faces", [1, 3, 4, 5, 17, 64, 1000, 4097])
+@pytest.mark.parametrize("faces", [1, 3, 4, 5, 17, 64, 1000, 4097, 140_000])
 def test_boxes_contain_what_is_below(faces):
     rng = np.random.default_rng(faces)
     mesh = prepare_mesh((rng.normal(size=(faces + 2, 3)) + 1e5, rng.integers(0, faces + 2, (faces, 3))))
