@@ -90,7 +90,8 @@ def certify_hausdorff(
         symmetric: the larger of the distances from A to B and from B to A.
         threshold: stop as soon as ``distance <= threshold`` or ``distance > threshold`` is proven. When the interval
             reaches the tolerance with the threshold still inside, the status is ``CONVERGED``.
-        time_limit: seconds; building the structures of a mesh is not interrupted.
+        time_limit: seconds. It ends the search and the building of its structures; a file that is being read is read to
+            its end first.
         memory_limit: bytes for the search and the structures it builds, the meshes themselves not included.
             ``None``: half of the free memory for the search.
         backend: ``"auto"``, ``"cpu"`` or ``"cuda"``.

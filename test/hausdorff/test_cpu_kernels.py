@@ -13,6 +13,8 @@ from radius_fps_ros.hausdorff.rounding import error_bound
 from . import shapes
 from .exact import distance2_to_triangle, rational
 
+GO_ON = np.zeros(1, np.int64)  # the flag of workers that nobody stops
+
 
 def root(fraction):
     """Square root of a rational to about 1e-17, also where the value is tiny."""
@@ -71,7 +73,7 @@ def test_bounds_cover_the_triangle():
         stack, near = np.empty(bvh.STACK, np.int64), np.empty(bvh.STACK)
 
         def nearest(p, tree=tree, stack=stack, near=near):
-            return queries.nearest(tree.nodes, tree.links, tree.rows, *p, np.inf, -1, 0.0, stack, near)
+            return queries.nearest(tree.nodes, tree.links, tree.rows, *p, np.inf, -1, 0.0, GO_ON, stack, near)
 
         found = [nearest(p) for p in corners.reshape(3, 3)]
         distance = np.array([[math.sqrt(d) for d, _ in found]])
@@ -83,11 +85,11 @@ def test_bounds_cover_the_triangle():
         for i, bound in enumerate((covering, split, single)):
             assert bound >= farthest - 1e-14
             tightest[i] += bound <= farthest + 1e-9
-        d2, k = queries.within(tree.nodes, tree.links, tree.rows, corners, 0, single * (1 + 1e-12), stack)
+        d2, k = queries.within(tree.nodes, tree.links, tree.rows, corners, 0, single * (1 + 1e-12), GO_ON, stack)
         assert k >= 0
         assert math.sqrt(d2) <= single * (1 + 1e-12)
         if single > 1e-9:
-            _, k = queries.within(tree.nodes, tree.links, tree.rows, corners, 0, single * (1 - 1e-9), stack)
+            _, k = queries.within(tree.nodes, tree.links, tree.rows, corners, 0, single * (1 - 1e-9), GO_ON, stack)
             assert k == -1
     # the bounds differ in when they are tight; each of these is, now and then
     assert (tightest[1:3] > 10).all()
@@ -166,7 +168,8 @@ def test_hierarchy_holds_every_face_once(mesh, threads, monkeypatch):
 
 def test_space_order_is_a_permutation_along_the_curve():
     mesh = prepare_mesh(shapes.sphere(4))
-    order, groups = mesh.cpu().order()
+    with Workers() as workers:
+        order, groups = mesh.cpu().order(workers)
     assert sorted(order) == list(range(len(mesh.faces)))
     assert len(groups) == math.ceil(len(order) / seeds.GROUP)
     for g, box in enumerate(groups):

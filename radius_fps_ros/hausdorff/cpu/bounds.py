@@ -108,7 +108,7 @@ def split_bound(rows: NDArray, corners: NDArray, distance: NDArray, row: NDArray
 @jit
 def single_bound(
     nodes: NDArray, links: NDArray, rows: NDArray, corners: NDArray, i: int, tried: NDArray, t: int,
-    cut: float, stack: NDArray,
+    cut: float, stop: NDArray, stack: NDArray,
 ) -> float:  # fmt: skip
     """Bound from one triangle of B near all three corners, if one lies within ``cut``; else inf.
 
@@ -120,7 +120,7 @@ def single_bound(
             best = corners_distance2(rows, tried[t, a], corners, i, limit)
             if best <= limit:
                 return math.sqrt(best)
-    best, _ = within(nodes, links, rows, corners, i, cut, stack)
+    best, _ = within(nodes, links, rows, corners, i, cut, stop, stack)
     return math.sqrt(best)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .geometry import ROW, fill_row
-from .kernel import jit
+from .kernel import jit, stopped
 from .workers import Workers
 
 BINS = 16
@@ -29,33 +29,39 @@ FIRST, LAST = 6, 7
 class Bvh:
     """Nodes ``(n, 8)`` float64 and the same memory as int64 (columns FIRST, LAST), triangle rows in leaf order.
 
-    ``face`` gives the original face of each row.
+    ``face`` gives the original face of each row; ``vertices`` (V, 3) are what the faces' indices refer to.
     """
 
     nodes: NDArray[np.float64]
     links: NDArray[np.int64]
     rows: NDArray[np.float64]
     face: NDArray[np.int32]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self.nodes.nbytes + self.rows.nbytes + self.face.nbytes
+    vertices: NDArray[np.float64]
 
 
 @jit
-def face_boxes(vertices: NDArray, faces: NDArray, boxes: NDArray) -> None:
-    """Bounding box of each face, ``(F, 6)``."""
-    for f in range(faces.shape[0]):
+def _fill_boxes(vertices: NDArray, faces: NDArray, boxes: NDArray, first: int, last: int) -> None:
+    for f in range(first, last):
         for i in range(3):
             a, b, c = vertices[faces[f, 0], i], vertices[faces[f, 1], i], vertices[faces[f, 2], i]
             boxes[f, i] = min(a, b, c)
             boxes[f, 3 + i] = max(a, b, c)
 
 
+def face_boxes(vertices: NDArray[np.float64], faces: NDArray[np.int32], workers: Workers) -> NDArray[np.float64]:
+    """Bounding box of each face, ``(F, 6)``."""
+    boxes = np.empty((len(faces), 6))
+    workers.over(len(faces), lambda first, last: _fill_boxes(vertices, faces, boxes, first, last))
+    return boxes
+
+
 @jit
-def _fill_rows(vertices: NDArray, faces: NDArray, face: NDArray, rows: NDArray, first: int, last: int) -> None:
+def _fill_rows(
+    vertices: NDArray, faces: NDArray, face: NDArray, rows: NDArray, first: int, last: int, stop: NDArray
+) -> None:
     for j in range(first, last):
+        if stopped(stop):
+            break
         f = face[j]
         fill_row(rows, j, vertices, faces[f, 0], faces[f, 1], faces[f, 2])
 
@@ -129,8 +135,9 @@ def _halve(boxes: NDArray, first: int, last: int, nodes: NDArray, left: int) -> 
 
 @jit
 def _split(
-    boxes: NDArray, face: NDArray, first: int, last: int, halve: bool, scratch: NDArray, nodes: NDArray, left: int
-) -> int:
+    boxes: NDArray, face: NDArray, first: int, last: int, halve: bool, scratch: NDArray, nodes: NDArray, left: int,
+    stop: NDArray,
+) -> int:  # fmt: skip
     """Partition rows ``first..last`` at the cheapest of the binned planes; returns the first row of the right half.
 
     Nodes ``left`` and ``left + 1`` receive the halves' boxes. No half is a single row, so that ``n`` rows make at
@@ -148,6 +155,8 @@ def _split(
         clear(scratch, b)
         scratch[b, 6] = 0.0
     for j in range(first, last):
+        if stopped(stop):
+            return first
         b = int((boxes[j, axis] + boxes[j, 3 + axis] - low) * scale)
         scratch[b, 6] += 1.0
         grow(scratch, b, boxes, j)
@@ -177,7 +186,7 @@ def _split(
             i += 1
         while i <= j and int((boxes[j, axis] + boxes[j, 3 + axis] - low) * scale) > cut:
             j -= 1
-        if i >= j:
+        if i >= j or stopped(stop):
             return i
         _swap(boxes, face, i, j)
         i, j = i + 1, j - 1
@@ -185,8 +194,9 @@ def _split(
 
 @jit
 def _build(
-    boxes: NDArray, face: NDArray, nodes: NDArray, links: NDArray, root: int, depth: int, free: int, grain: int
-) -> int:
+    boxes: NDArray, face: NDArray, nodes: NDArray, links: NDArray, root: int, depth: int, free: int, grain: int,
+    stop: NDArray,
+) -> int:  # fmt: skip
     """Split node ``root`` down to leaves of at most ``grain`` rows, new nodes from ``free`` on; returns the next free.
 
     A node to split carries its range of rows in FIRST, LAST already.
@@ -195,13 +205,13 @@ def _build(
     stack = np.empty((STACK, 2), np.int64)
     stack[0, 0], stack[0, 1] = root, depth
     top = 1
-    while top > 0:
+    while top > 0 and not stopped(stop):
         top -= 1
         node, depth = stack[top, 0], stack[top, 1]
         first, last = links[node, FIRST], links[node, LAST]
         if last - first <= grain:
             continue
-        middle = _split(boxes, face, first, last, depth > SPLIT_BY_COUNT, scratch, nodes, free)
+        middle = _split(boxes, face, first, last, depth > SPLIT_BY_COUNT, scratch, nodes, free, stop)
         links[node, FIRST], links[node, LAST] = free, -1
         links[free, FIRST], links[free, LAST] = first, middle
         links[free + 1, FIRST], links[free + 1, LAST] = middle, last
@@ -213,10 +223,13 @@ def _build(
 
 
 def build_bvh(vertices: NDArray[np.float64], faces: NDArray[np.int32], workers: Workers) -> Bvh:
-    """Build the hierarchy over ``faces`` (F, 3) of ``vertices`` (V, 3), the lower levels on all threads."""
-    n = len(faces)
-    boxes = np.empty((n, 6))
-    face_boxes(vertices, faces, boxes)
+    """Build the hierarchy over ``faces`` (F, 3) of ``vertices`` (V, 3), the lower levels on all threads.
+
+    Raises:
+        Interrupted: the workers were stopped.
+    """
+    n, stop = len(faces), workers.stop
+    boxes = face_boxes(vertices, faces, workers)
     face = np.arange(n, dtype=np.int32)
     nodes = np.empty((n + 1, 8))
     links = nodes.view(np.int64)
@@ -225,7 +238,8 @@ def build_bvh(vertices: NDArray[np.float64], faces: NDArray[np.int32], workers: 
     grow_range(nodes, 0, boxes, 0, n)
     links[0, FIRST:] = 0, n
     grain = n if n <= SERIAL or workers.threads == 1 else max(n // (4 * workers.threads), LEAF)
-    free = _build(boxes, face, nodes, links, 0, 0, 1, grain)
+    free = _build(boxes, face, nodes, links, 0, 0, 1, grain, stop)
+    workers.check()
     jobs = []
     for root in range(free):
         first, last = (int(x) for x in links[root, FIRST:])
@@ -234,8 +248,8 @@ def build_bvh(vertices: NDArray[np.float64], faces: NDArray[np.int32], workers: 
             free += last - first - 2  # the most nodes below a root of so many rows
 
     def finish(root: int, start: int, first: int, last: int) -> None:
-        _build(boxes, face, nodes, links, root, SERIAL_DEPTH, start, LEAF)
-        _fill_rows(vertices, faces, face, rows, first, last)
+        _build(boxes, face, nodes, links, root, SERIAL_DEPTH, start, LEAF, stop)
+        _fill_rows(vertices, faces, face, rows, first, last, stop)
 
     workers.map(finish, jobs)
-    return Bvh(nodes, links, rows, face)
+    return Bvh(nodes, links, rows, face, vertices)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .bvh import FIRST, LAST, STACK
 from .geometry import box_distance2
-from .kernel import jit
+from .kernel import jit, stopped
 
 TINY = 1e-200  # squared length below which a direction could have lost digits to underflow
 
@@ -68,9 +68,10 @@ def triangle_distance_below(w: NDArray) -> float:
 
 @jit
 def certified_distance(
-    nodes: NDArray, links: NDArray, face: NDArray, vertices: NDArray, faces: NDArray, x: float, y: float, z: float
-) -> float:
-    """Lower bound on the distance from a point to the mesh, equal to it but for rounding."""
+    nodes: NDArray, links: NDArray, face: NDArray, vertices: NDArray, faces: NDArray, x: float, y: float, z: float,
+    stop: NDArray,
+) -> float:  # fmt: skip
+    """Lower bound on the distance from a point to the mesh, equal to it but for rounding; 0 when it was stopped."""
     stack, near = np.empty(STACK, np.int64), np.empty(STACK)
     w = np.empty((3, 3))
     best, node, top = np.inf, 0, 0
@@ -99,5 +100,7 @@ def certified_distance(
             top -= 1
         if top == 0:
             return best
+        if stopped(stop):
+            return 0.0
         top -= 1
         node = stack[top]

@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 
 from .bvh import FIRST, LAST
 from .geometry import box_distance2, corners_distance2, triangle_distance2
-from .kernel import jit
+from .kernel import jit, stopped
 
 
 @jit
 def nearest(
     nodes: NDArray, links: NDArray, rows: NDArray, x: float, y: float, z: float,
-    best: float, row: int, enough: float, stack: NDArray, near: NDArray,
+    best: float, row: int, enough: float, stop: NDArray, stack: NDArray, near: NDArray,
 ) -> tuple[float, int]:  # fmt: skip
     """Smallest squared distance from a point to the mesh and the row that attains it.
 
-    ``best, row`` is a known candidate (or inf, -1); the search ends early once it is not above ``enough``.
+    ``best, row`` is a known candidate (or inf, -1); the search ends early once it is not above ``enough``. A point that
+    is equally far from all of the mesh visits all of it.
     """
     top, node = 0, 0
     while best > enough:
@@ -45,7 +46,7 @@ def nearest(
                 continue
         while top > 0 and near[top - 1] >= best:
             top -= 1
-        if top == 0:
+        if top == 0 or stopped(stop):
             break
         top -= 1
         node = stack[top]
@@ -65,7 +66,7 @@ def _margin(
 
 @jit
 def within(
-    nodes: NDArray, links: NDArray, rows: NDArray, corners: NDArray, i: int, reach: float, stack: NDArray
+    nodes: NDArray, links: NDArray, rows: NDArray, corners: NDArray, i: int, reach: float, stop: NDArray, stack: NDArray
 ) -> tuple[float, int]:  # fmt: skip
     """Any row no farther than ``reach`` from all corners of triangle ``i``, its squared distance first; or (inf, -1).
 
@@ -96,7 +97,7 @@ def within(
                     top += 1
                 node = child
                 continue
-        if top == 0:
+        if top == 0 or stopped(stop):
             return np.inf, -1
         top -= 1
         node = stack[top]

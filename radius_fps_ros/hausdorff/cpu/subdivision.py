@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .bounds import NEXT, corners_bound, edge_vector, single_bound
 from .bvh import STACK
 from .geometry import triangle_distance2
-from .kernel import STOP, jit
+from .kernel import ROW_OF_FARTHEST, jit, stopped
 from .queries import nearest
 
 ELONGATED = 0.06  # 2 * area / longest edge^2 below which edges are bisected (equilateral: 0.87)
@@ -94,12 +94,12 @@ def expand(
     nodes: NDArray, links: NDArray, rows: NDArray,
     corners: NDArray, distance: NDArray, row: NDArray, bound: NDArray, depth: NDArray, first: int, last: int,
     out_corners: NDArray, out_distance: NDArray, out_row: NDArray, out_bound: NDArray, out_depth: NDArray, start: int,
-    cut: float, enough: float, report: NDArray,
+    cut: float, enough: float, stop: NDArray, report: NDArray,
 ) -> int:  # fmt: skip
     """Subdivide triangles ``first..last`` and write the children whose bound stays above the cut from ``start`` on.
 
-    ``report`` receives the farthest point (distance, x, y, z), the largest bound of what was culled and the number of
-    triangles bounded.
+    ``report`` receives the farthest point (distance, x, y, z, row), the largest bound of what was culled and the number
+    of triangles bounded.
     Returns the end of the output.
     """
     stack, near = np.empty(STACK, np.int64), np.empty(STACK)
@@ -107,7 +107,7 @@ def expand(
     d6, row6 = np.empty(6), np.empty(6, np.int64)
     out = start
     for i in range(first, last):
-        if report[STOP] != 0.0:
+        if stopped(stop):
             break
         if bound[i] <= cut or depth[i] >= MAX_DEPTH:
             report[4] = max(report[4], bound[i])
@@ -117,7 +117,7 @@ def expand(
         open_children = 0
         for child in range(4):
             _copy_corners(points, children, child, out_corners, out)
-            u = single_bound(nodes, links, rows, out_corners, out, row, i, cut, stack)
+            u = single_bound(nodes, links, rows, out_corners, out, row, i, cut, stop, stack)
             if u <= cut:
                 report[4] = max(report[4], u)
             else:
@@ -135,10 +135,11 @@ def expand(
                 e = triangle_distance2(rows, row6[parents[p, 1]], x, y, z)
                 if e < d:
                     d, k = e, row6[parents[p, 1]]
-            d, k = nearest(nodes, links, rows, x, y, z, d, k, enough, stack, near)
+            d, k = nearest(nodes, links, rows, x, y, z, d, k, enough, stop, stack, near)
             d6[p], row6[p] = math.sqrt(d), k
             if d6[p] > report[0]:
                 report[0], report[1], report[2], report[3] = d6[p], x, y, z
+                report[ROW_OF_FARTHEST] = k
         for child in range(open_children):
             _copy_corners(points, children, child, out_corners, out)
             for a in range(3):

@@ -6,7 +6,6 @@ Most triangles are closed before that by one triangle of B that lies within the 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,19 +18,18 @@ from ..goal import Goal, Interval, Outcome, Status, unsearched
 from ..mesh import PreparedMesh
 from ..rounding import error_bound, round_down, round_up
 from . import seeds
-from .bvh import STACK
 from .certified import certified_distance
 from .geometry import closest_on_triangle
-from .kernel import STOP
+from .kernel import NOTHING, ROW_OF_FARTHEST
 from .memory import available_bytes, fixed_bytes
-from .queries import nearest
+from .prepared import moved_to
 from .subdivision import MAX_DEPTH, expand
-from .workers import Workers
+from .watch import Watch
+from .workers import Interrupted, Workers
 
 FIRST_BATCH = 32  # groups of seeds in the first round; four times as many in each further one
 LARGEST_BATCH = 512
 BLOCK = 8192  # triangles subdivided in a round, at most
-WATCH_INTERVAL = 0.02  # seconds between two looks at the clock
 TRANSIENT = 10  # blocks' worth of memory that splitting one takes for a moment
 
 
@@ -79,10 +77,6 @@ class Block:
 TRIANGLE_BYTES = sum(a.nbytes for a in Block.empty(1).arrays())
 
 
-class _Interrupted(Exception):
-    """The watcher ended the search in the middle of a round."""
-
-
 class Wavefront:
     """One directed search, from every triangle of ``source`` to the nearest of ``target``."""
 
@@ -90,25 +84,16 @@ class Wavefront:
         self, source: PreparedMesh, target: PreparedMesh, goal: Goal, floor: Interval, workers: Workers
     ) -> None:
         self.goal, self.floor, self.workers = goal, floor, workers
-        self.target, self.faces, self.origin = target, source.faces, target.origin
-        self.vertices = source.vertices - self.origin
+        self.source, self.target, self.faces, self.origin = source, target, source.faces, target.origin
         corners = np.concatenate([source.low, source.high, target.low, target.high]).reshape(4, 3) - self.origin
         self.magnitude = float(np.abs(corners).max())
         self.error = error_bound(self.magnitude, MAX_DEPTH + 4)
         self.enough = (2.0**-50 * self.magnitude) ** 2
-        (self.order, self.groups), self.bvh = workers.map(
-            lambda build: build(), [(source.cpu().order,), (lambda: target.cpu().bvh(workers),)]
-        )
-        self.tree = self.bvh.nodes, self.bvh.links, self.bvh.rows
 
-        self.lower, self.witness = floor.lower, np.full(3, np.nan)
+        self.lower, self.witness, self.nearest = floor.lower, np.full(3, np.nan), -1
         self.farthest = -1.0  # computed distance of the best candidate for the witness
         self.closed = 0.0  # largest computed bound of a closed triangle
         self.start, self.open = unsearched(source, target, floor), len(source.faces)
-        self.reports = np.zeros((0, STOP + 1))  # of the kernels that run now
-        self.looking = threading.Lock()
-        self.interruption: Status | None = None
-        self.failure: BaseException | None = None
         self.least = self.start.upper  # least upper bound so far: a later one may be wider
         self.depth, self.triangles = 0, 0
         self.blocks: deque[Block] = deque()
@@ -116,57 +101,43 @@ class Wavefront:
         spare = max(0, memory - fixed_bytes(source, target)) // TRIANGLE_BYTES
         self.block = min(BLOCK, max(seeds.GROUP, spare // (2 * TRANSIENT)))
         self.capacity = spare - TRANSIENT * self.block
+        self.watch = Watch(goal, workers, lambda: (self.lower, max(self.least, self.lower), self.open))
+
+    def run(self) -> Outcome:
+        """Rounds until the goal is met, nothing is left to split, or a limit or the caller ends the search."""
+        with self.watch:
+            try:
+                self.build()
+                return self.rounds()
+            except Interrupted:
+                # The round in work is lost; the bounds from before it stand, and a higher lower bound that it found.
+                if self.watch.failure is not None:
+                    raise self.watch.failure from None
+                assert self.watch.status is not None
+                return self.outcome(self.watch.status, max(self.least, self.lower))
+
+    def build(self) -> None:
+        """The structures of the meshes, where they are not there yet, and room for what is known of A's vertices."""
+        workers = self.workers
+        (self.order, self.groups), self.bvh = workers.map(
+            lambda build: build(workers), [(self.source.cpu().order,), (self.target.cpu().bvh,)]
+        )
+        self.tree = self.bvh.nodes, self.bvh.links, self.bvh.rows
+        self.vertices = moved_to(self.origin, self.source.vertices, workers)
         self.vertex_distance = np.empty(len(self.vertices))
         self.vertex_row = np.full(len(self.vertices), -1, np.int32)
-
         n = len(self.groups)
         self.group_distance, self.group_row = np.empty(n), np.empty(n, np.int32)
         self.group_bound = np.empty(n)
         self.rank = np.arange(n)  # groups in the order of their bounds, highest first
         self.position, self.batch = 0, FIRST_BATCH
 
-    def run(self) -> Outcome:
-        """Rounds until the goal is met, nothing is left to split, or a limit or the caller ends the search."""
-        over = threading.Event()
-        watcher = threading.Thread(target=self.watch, args=(over,), name="hausdorff watcher", daemon=True)
-        watcher.start()
-        try:
-            return self.rounds()
-        except _Interrupted:
-            # The round in work is lost; the bounds from before it stand, and a higher lower bound that it found.
-            if self.failure is not None:
-                raise self.failure from None
-            assert self.interruption is not None
-            return self.outcome(self.interruption, max(self.least, self.lower))
-        finally:
-            over.set()
-            watcher.join()
-
-    def watch(self, over: threading.Event) -> None:
-        """Look at the clock and show the interval while the kernels run: one round may take minutes."""
-        while not over.wait(WATCH_INTERVAL):
-            try:
-                status = self.look()
-            except BaseException as error:  # of the progress callback: it belongs to the caller
-                self.failure, self.interruption = error, Status.CANCELLED
-                status = self.interruption
-            if status is not None:
-                self.reports[:, STOP] = 1.0
-                return
-
-    def look(self) -> Status | None:
-        """The status with which a limit or the caller ends the search, or None; shows the interval now and then."""
-        with self.looking:  # the callback never runs twice at once
-            if self.interruption is None:
-                self.interruption = self.goal.interruption(self.lower, max(self.least, self.lower), self.open)
-            return self.interruption
-
     def rounds(self) -> Outcome:
-        """What `run` repeats; raises `_Interrupted` when the watcher says so."""
+        """What `run` repeats."""
         self.sample()
         while True:
             lower, upper, self.open = self.lower, self.upper(), self.surviving()
-            status = self.goal.verdict(lower, upper) or self.look()
+            status = self.goal.verdict(lower, upper) or self.watch.look()
             if status is None and self.open == 0:
                 status = Status.PRECISION_LIMIT
             if status is None and not self.advance():
@@ -232,13 +203,9 @@ class Wavefront:
         ``start`` is where a range's output begins: ``width`` entries for each input.
         """
         ranges = self.workers.ranges(n, smallest)
-        self.reports = np.tile([-1.0, 0, 0, 0, 0, 0, 0], (len(ranges), 1))
-        if self.interruption is not None:
-            raise _Interrupted
-        jobs = [(i, j, i * width, report) for (i, j), report in zip(ranges, self.reports, strict=True)]
+        reports = np.tile(NOTHING, (len(ranges), 1))
+        jobs = [(i, j, i * width, report) for (i, j), report in zip(ranges, reports, strict=True)]
         ends = self.workers.map(kernel, jobs)
-        if self.interruption is not None:
-            raise _Interrupted
         for _, _, _, report in jobs:
             self.closed = max(self.closed, report[4])
             self.triangles += int(report[5])
@@ -246,16 +213,19 @@ class Wavefront:
         return [(start, end) for (_, _, start, _), end in zip(jobs, ends, strict=True)]
 
     def raise_lower(self, candidate: NDArray[np.float64]) -> None:
-        """Let a point of A (computed distance, x, y, z) become the witness if its certified distance is the largest."""
+        """Let the farthest point of a report become the witness if its certified distance is the largest."""
         if candidate[0] <= self.farthest:
             return
         self.farthest = candidate[0]
         nodes, links, _ = self.tree
-        cpu = self.target.cpu()
-        distance = certified_distance(nodes, links, self.bvh.face, cpu.vertices, self.target.faces, *candidate[1:4])
+        distance = certified_distance(
+            nodes, links, self.bvh.face, self.bvh.vertices, self.target.faces, *candidate[1:4], self.workers.stop
+        )
+        self.workers.check()
         lower = round_down(distance, self.rounding())
         if lower > self.lower or np.isnan(self.witness[0]):
             self.lower, self.witness = max(self.lower, lower), candidate[1:4].copy()
+            self.nearest = int(candidate[ROW_OF_FARTHEST])
 
     def sample(self) -> None:
         """One distance per group: a first lower bound, and an upper bound for each group."""
@@ -263,7 +233,8 @@ class Wavefront:
         def kernel(first: int, last: int, start: int, report: NDArray[np.float64]) -> int:
             seeds.sample_groups(
                 *self.tree, self.vertices, self.faces, self.order, self.groups, self.origin,
-                self.group_distance, self.group_row, self.group_bound, first, last, self.enough, report,
+                self.group_distance, self.group_row, self.group_bound, first, last, self.enough,
+                self.workers.stop, report,
             )  # fmt: skip
             return start
 
@@ -288,7 +259,7 @@ class Wavefront:
         def screen(first: int, last: int, start: int, report: NDArray[np.float64]) -> int:
             return int(seeds.screen(
                 *self.tree, self.vertices, self.faces, self.order, selected, self.group_row, first, last, cut,
-                face, hint, start, report,
+                face, hint, start, self.workers.stop, report,
             ))  # fmt: skip
 
         spans = self.run_jobs(screen, len(selected), 8, seeds.GROUP)
@@ -302,7 +273,7 @@ class Wavefront:
         def query(first: int, last: int, start: int, report: NDArray[np.float64]) -> int:
             seeds.query_vertices(
                 *self.tree, self.vertices, vertex, start_row, self.vertex_distance, self.vertex_row, first, last,
-                self.enough, report,
+                self.enough, self.workers.stop, report,
             )  # fmt: skip
             return start
 
@@ -326,7 +297,7 @@ class Wavefront:
         def kernel(first: int, last: int, start: int, report: NDArray[np.float64]) -> int:
             return int(expand(
                 *self.tree, *block.arrays(), first, last, *out.arrays(), start,
-                cut, self.enough, report,
+                cut, self.enough, self.workers.stop, report,
             ))  # fmt: skip
 
         self.push(out.take(self.run_jobs(kernel, len(block), 32, 4)))
@@ -340,13 +311,10 @@ class Wavefront:
 
     def outcome(self, status: Status, upper: float) -> Outcome:
         """The result in world coordinates."""
-        if np.isnan(self.witness[0]):  # interrupted before the first distance
+        if np.isnan(self.witness[0]):  # before the first distance
             return replace(self.start, status=status)
-        x, y, z = self.witness
-        stack, near = np.empty(STACK, np.int64), np.empty(STACK)
-        _, row = nearest(*self.tree, x, y, z, np.inf, -1, 0.0, stack, near)
-        s, t, _ = closest_on_triangle(self.bvh.rows, row, x, y, z)
-        b = self.bvh.rows[row]
+        s, t, _ = closest_on_triangle(self.bvh.rows, self.nearest, *self.witness)
+        b = self.bvh.rows[self.nearest]
         return Outcome(
             self.lower, upper, status, self.witness + self.origin, b[:3] + s * b[3:6] + t * b[6:9] + self.origin,
             self.triangles,
