@@ -18,10 +18,12 @@ from .layout import SUMMARY, SUMMARY_WORDS, blocks_for, full_layout
 from .methods import METHODS
 from .workspace import Workspace
 
-# Measured crossover: for so few samples of so small a cloud two launches each cost less than the sort does.
-AUTO_METHODS = ("brute", "lookahead")
-BRUTE_SAMPLES = 8
-BRUTE_POINTS = 1 << 16
+# Measured crossovers (docs/sampling_cuda.md): below them a sort costs more than pruning saves, and one launch that does
+# it all costs less than two a sample, unless the cloud is too large for one block.
+AUTO_METHODS = ("single_block", "brute", "lookahead")
+SINGLE_BLOCK = ((1 << 14, 1 << 20), (1 << 16, 1 << 19))  # at most so many points and so many distances
+BRUTE_POINTS = 1 << 18
+BRUTE_SAMPLES = 4
 
 COOPERATIVE_METHODS = ("radius", "lookahead")  # the pruned ones
 
@@ -46,7 +48,7 @@ class CudaEngine:
     CUDA graph or overlap with copies, and allocates nothing from the second cloud of a size on.
 
     Args:
-        method: one of `radius_fps_ros.sampling.engine.METHODS`, or ``"single_block"``, a baseline for benchmarks.
+        method: one of `radius_fps_ros.sampling.engine.METHODS`, or ``"single_block"``.
         threads: ignored.
     """
 
@@ -95,7 +97,7 @@ class CudaEngine:
             raise BackendError(
                 f"method={method!r} needs cooperative launch, which CUDA device {device.id} does not offer"
             )
-        blocks = blocks_for(len(points), device.attributes["MultiProcessorCount"])
+        blocks = blocks_for(method, len(points), device.attributes["MultiProcessorCount"])
         arrays = self._workspace.arrays(full_layout(method, len(points), n_samples, blocks))
         METHODS[method](self._kernels, points, n_samples, start, blocks, arrays)
         return Output(arrays["indices"], arrays["mail"][:SUMMARY_WORDS])
@@ -112,7 +114,9 @@ class CudaEngine:
         """What ``auto`` means for a cloud; any other method means itself."""
         if self._method != "auto":
             return self._method
-        return "brute" if n_samples <= BRUTE_SAMPLES and n_points <= BRUTE_POINTS else "lookahead"
+        if any(n_points <= points and n_points * n_samples <= distances for points, distances in SINGLE_BLOCK):
+            return "single_block"
+        return "brute" if n_points <= BRUTE_POINTS and n_samples <= BRUTE_SAMPLES else "lookahead"
 
     @property
     def workspace_bytes(self) -> int:

@@ -18,6 +18,7 @@ from .layout import (
     SUMMARY_WORDS,
     THREADS,
     max_voxel_cells,
+    tile_blocks,
     voxels_per_warp,
 )
 
@@ -121,7 +122,7 @@ def _start(start: Any) -> tuple[Any, np.uint32]:
 
 def _sort(order: Any, points: Any, resolution: int, blocks: int, arrays: Arrays, usable: Any, arrivals: Any) -> None:
     order(
-        blocks,
+        min(blocks, tile_blocks(len(points))),
         THREADS,
         points,
         np.uint32(len(points)),

@@ -159,11 +159,26 @@ def test_the_memory_report_is_what_is_held(method, n, m):
     assert engine.workspace_bytes == device_bytes(method, n, m)
 
 
-def test_auto_takes_brute_only_where_sorting_would_not_pay():
-    engine = CudaEngine()
-    assert engine.method_for(1000, 4) == "brute"
-    assert engine.method_for(1000, 500) == "lookahead"
-    assert engine.method_for(5_000_000, 4) == "lookahead"
+@pytest.mark.parametrize(
+    ("n_points", "n_samples", "method"),
+    [
+        (1000, 4, "single_block"),
+        (4096, 256, "single_block"),
+        (4096, 257, "lookahead"),
+        (16_385, 31, "single_block"),
+        (16_385, 64, "lookahead"),
+        (65_536, 8, "single_block"),
+        (65_537, 4, "brute"),
+        (65_537, 5, "lookahead"),
+        (300_000, 1, "lookahead"),
+        (130_000, 4096, "lookahead"),
+    ],
+)
+def test_auto_sorts_only_where_that_pays(n_points, n_samples, method):
+    assert CudaEngine().method_for(n_points, n_samples) == method
+
+
+def test_a_method_asked_for_is_the_one_that_runs():
     assert CudaEngine("radius").method_for(1000, 4) == "radius"
 
 
