@@ -18,8 +18,9 @@ from radius_fps_ros.clouds import Cloud, encode_cloud
 from radius_fps_ros.clouds.synthetic import street_scan
 from radius_fps_ros.cuda_frame import passes, pipeline
 from radius_fps_ros.device import select_backend
+from radius_fps_ros.frame import FrameResult, Pipeline, PipelineSettings
 from radius_fps_ros.frame_features import FeatureExtractor, named_config
-from radius_fps_ros.pipeline import FramePipeline, FrameResult, Pipeline, PipelineSettings
+from radius_fps_ros.pipeline import FramePipeline
 
 DIFFERENT = 10  # frames in turn
 

@@ -5,7 +5,8 @@ import pytest
 
 from radius_fps_ros.clouds import Cloud
 from radius_fps_ros.errors import InputError
-from radius_fps_ros.pipeline import PipelineSettings, usable_rows
+from radius_fps_ros.frame import PipelineSettings
+from radius_fps_ros.pipeline import usable_rows
 
 FIELDS = [("x", "f4"), ("y", "f4"), ("z", "f4"), ("intensity", "u2"), ("pad", "V3")]
 

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from ..device import select_backend
 from ..errors import InputError
+from ..frame import PipelineSettings
 from ..frame_features import FEATURE_LEVELS, named_config
 from ..offline import FeatureSettings, Job, Outcome, process_bag
 from ..offline.partial_bag import partial_folder
 from ..offline.settings import COPY_ALL, COPY_NONE, STORAGES
-from ..pipeline import PipelineSettings
 from ..sampling.engine import METHODS
 from . import INTERRUPTED
 from .options import FINITE, FiniteRange

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..clouds.decode import CloudBytes, coordinate_fields
 from ..clouds.layout import datatype_number
 from ..errors import InputError
-from ..pipeline import PipelineSettings
+from ..frame import PipelineSettings
 
 MOST_COLUMNS = 32
 

@@ -17,8 +17,8 @@ from ..clouds.decode import CloudBytes, coordinate_fields
 from ..device import BackendChoice
 from ..errors import BackendError, InputError
 from ..faults import faults_as_sentences, is_out_of_memory
+from ..frame import FrameResult, PipelineSettings, check_usable
 from ..frame_features import FeatureExtractor, FrameFeatures, example_cloud
-from ..pipeline import FrameResult, PipelineSettings, check_usable
 from ..sampling import SamplingStats
 from ..sampling.cuda import CudaEngine
 from ..sampling.cuda.engine import Output, read_summary
@@ -35,7 +35,7 @@ MOST_PASSES = 4  # sizes of clouds whose buffers and graphs are kept
 
 
 class CudaFramePipeline:
-    """See `radius_fps_ros.pipeline.Pipeline`.
+    """See `radius_fps_ros.frame.Pipeline`.
 
     A message's bytes are copied to pinned memory and on to the device when it arrives, while the frame before may still
     be in work. Decoding, cropping, sampling, voxelization, the network and the gathering of features follow on one

@@ -16,8 +16,8 @@ from sensor_msgs.msg import PointCloud2
 from ..budget import Budget, Grant
 from ..errors import BackendError, InputError
 from ..faults import free_device_memory, is_out_of_memory
+from ..frame import Pipeline
 from ..frame_features import FrameFeatures
-from ..pipeline import Pipeline
 from ..stages import stage
 from .frame_log import FrameLog
 from .messages import answered_stats, cloud_message, records_message, set_stages

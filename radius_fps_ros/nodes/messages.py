@@ -13,7 +13,7 @@ from std_msgs.msg import Header
 
 from ..clouds import Cloud, CloudData, encode_cloud
 from ..clouds.layout import FieldLike
-from ..pipeline import FrameResult
+from ..frame import FrameResult
 
 
 def cloud_message(data: CloudData, header: Header) -> PointCloud2:

@@ -7,8 +7,8 @@ from pathlib import Path
 from ..budget import MEASURES, BudgetSettings
 from ..device.backend import BACKENDS
 from ..errors import InputError
+from ..frame import PipelineSettings
 from ..frame_features import FEATURE_LEVELS, FeatureExtractor, named_config
-from ..pipeline import PipelineSettings
 from ..sampling.engine import METHODS
 from .parameters import ParameterSpec, Values
 

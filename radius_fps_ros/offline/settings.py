@@ -11,7 +11,7 @@ from typing import Any
 from .. import __version__
 from ..clouds.bags import Recording
 from ..errors import InputError
-from ..pipeline import PipelineSettings
+from ..frame import PipelineSettings
 from ..sparse import BackboneConfig
 
 COPY_ALL, COPY_NONE = "all", "none"

@@ -11,7 +11,8 @@ from rosbags.typesys import Stores, get_typestore
 from radius_fps_ros.clouds import Cloud, CloudData, encode_cloud
 from radius_fps_ros.clouds.bags import POINT_CLOUD, deserialize_cloud, serialize_cloud
 from radius_fps_ros.clouds.synthetic import street_scan
-from radius_fps_ros.pipeline import FramePipeline, PipelineSettings
+from radius_fps_ros.frame import PipelineSettings
+from radius_fps_ros.pipeline import FramePipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = get_typestore(Stores.ROS2_KILTED)

@@ -30,8 +30,9 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StorageP
 from radius_fps_ros.clouds import Cloud, decode_cloud, encode_cloud
 from radius_fps_ros.clouds.bags import deserialize_cloud, open_bag, serialize_cloud
 from radius_fps_ros.clouds.synthetic import street_scan
+from radius_fps_ros.frame import PipelineSettings
 from radius_fps_ros.frame_features import FeatureExtractor
-from radius_fps_ros.pipeline import FramePipeline, PipelineSettings
+from radius_fps_ros.pipeline import FramePipeline
 from radius_fps_ros.sparse import load_config
 
 # ---- what is written ----

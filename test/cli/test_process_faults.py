@@ -15,8 +15,8 @@ from rosbags.rosbag2 import Writer
 
 from radius_fps_ros.clouds import decode_cloud
 from radius_fps_ros.clouds.bags import deserialize_cloud
+from radius_fps_ros.frame import PipelineSettings
 from radius_fps_ros.offline import Job, process_bag
-from radius_fps_ros.pipeline import PipelineSettings
 
 # ---- bad messages ----
 

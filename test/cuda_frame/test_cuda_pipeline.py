@@ -16,8 +16,9 @@ from radius_fps_ros.clouds.synthetic import street_scan
 from radius_fps_ros.device import BackendChoice
 from radius_fps_ros.errors import BackendError, InputError
 from radius_fps_ros.faults import free_device_memory, is_out_of_memory
+from radius_fps_ros.frame import PipelineSettings
 from radius_fps_ros.frame_features import FeatureExtractor
-from radius_fps_ros.pipeline import FramePipeline, PipelineSettings
+from radius_fps_ros.pipeline import FramePipeline
 from radius_fps_ros.sparse import load_config
 
 cupy = pytest.importorskip("cupy", reason="the CUDA backend needs CuPy")
