@@ -58,17 +58,27 @@ struct Search {
 constexpr int GROUP = 16;  // faces, neighbours on the curve, of which one vertex is sampled first
 
 __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
-// Neighbouring warps are of different blocks: a few items keep many multiprocessors busy.
-__device__ __forceinline__ int thread_index() { return (threadIdx.x / 32 * gridDim.x + blockIdx.x) * 32 + lane(); }
+__device__ __forceinline__ int thread_index() { return blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ int thread_count() { return gridDim.x * blockDim.x; }
 
-// Few items are spread over the warps: so many neighbouring threads have one item, because different items in a warp wait
-// for each other's ways through the tree.
-__device__ __forceinline__ int threads_each(int items) {
-    int each = 1;
-    while (each < 32 && 4LL * each * items <= thread_count()) each *= 2;
-    return each;
-}
+// Which of so many items a thread has: `base` + `here`, and every `step`-th from there. Where there are few, `each`
+// neighbouring threads have one, up to `threads` in all, because different items in a warp wait for each other's ways
+// through the tree. All blocks get about as many warps, at least two, with neighbouring items, which meet the same nodes.
+struct Share {
+    int each, here, base, step;
+
+    __device__ Share(int items, int threads) : each(1) {
+        while (each < 32 && 2LL * each * items <= threads) each *= 2;
+        here = lane() / each;
+        const int blocks = gridDim.x, block = blockIdx.x, warp = threadIdx.x / 32;
+        const int needed = (items * static_cast<long long>(each) + 31) / 32;
+        const int busy = min(max((needed + blocks - 1) / blocks, 2), static_cast<int>(blockDim.x) / 32);  // of a block
+        base = warp < busy ? (block * busy + warp) * (32 / each) : items;
+        step = blocks * busy * (32 / each);
+    }
+
+    __device__ bool leads() const { return lane() % each == 0; }
+};
 
 // Barrier of all blocks, which must run at once; what was written before it is visible behind it.
 __device__ __forceinline__ void grid_barrier(State* state) {

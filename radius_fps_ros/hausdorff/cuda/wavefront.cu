@@ -6,9 +6,9 @@
 // One vertex of each group: a first lower bound on the distance, and with the group's extent an upper bound for it.
 extern "C" __global__ void sample(const Search s) {
     const int groups = (s.source.count + GROUP - 1) / GROUP;
-    const int each = threads_each(groups);
-    if (lane() % each != 0) return;
-    for (int g = thread_index() / each; g < groups; g += thread_count() / each) {
+    const Share share(groups, thread_count() / 2);
+    if (!share.leads()) return;
+    for (int g = share.base + share.here; g < groups; g += share.step) {
         const int first = g * GROUP, last = min(first + GROUP, s.source.count);
         const Vector<double> centre = face_corner(s.source, (first + last) / 2, 0, s.target.frame);
         const Point p = make_point(centre);
@@ -29,9 +29,9 @@ extern "C" __global__ void sample(const Search s) {
 // Lists the faces [first, last) that no one triangle of the target covers, and their vertices.
 extern "C" __global__ void screen(const Search s, int first, int last) {
     const double limit = cut(s);
-    const int each = threads_each(last - first);
-    if (lane() % each != 0) return;
-    for (int face = first + thread_index() / each; face < last; face += thread_count() / each) {
+    const Share share(last - first, 0);
+    if (!share.leads()) return;
+    for (int face = first + share.base + share.here; face < last; face += share.step) {
         const Triangle t = load_triangle(s.source, face, s.target.frame);
         const Point p[3] = {make_point(t.a), make_point(t.b), make_point(t.c)};
         Cover cover(s.target, s.precision, p, limit);
@@ -53,9 +53,9 @@ extern "C" __global__ void screen(const Search s, int first, int last) {
 
 // Distances of the vertices from the list's position `first` on.
 extern "C" __global__ void measure_vertices(const Search s, int first) {
-    const int each = threads_each(s.state->vertices - first);
-    if (lane() % each != 0) return;
-    for (int i = first + thread_index() / each; i < s.state->vertices; i += thread_count() / each) {
+    const Share share(s.state->vertices - first, thread_count() / 2);
+    if (!share.leads()) return;
+    for (int i = first + share.base + share.here; i < s.state->vertices; i += share.step) {
         const int v = s.root_vertices[i];
         const Point p = make_point(vertex_position(s.source, v, s.target.frame));
         Nearest nearest(s.target, s.precision, p);
@@ -93,9 +93,9 @@ extern "C" __global__ void seed(const Search s, int first, int last) {
     const Worklist out = s.lists[s.state->list ^ 1];
     const Barycentric whole[3] = {{0.0, 0.0}, {1.0, 0.0}, {0.0, 1.0}};
     last = min(last, s.state->roots);
-    const int each = threads_each(last - first), here = lane() / each;
-    for (int start = first + thread_index() / each - here; start < last; start += thread_count() / each) {
-        const int i = start + here, face = s.roots[min(i, last - 1)];  // idle lanes repeat one: whole warps go on
+    const Share share(max(last - first, 0), thread_count() / 2);
+    for (int base = first + share.base; base < last; base += share.step) {
+        const int i = base + share.here, face = s.roots[min(i, last - 1)];  // idle lanes repeat one: whole warps go on
         Open o;
         for (int corner = 0; corner < 3; ++corner) {
             const int v = face_vertex(s.source, face, corner);
@@ -104,7 +104,7 @@ extern "C" __global__ void seed(const Search s, int first, int last) {
             o.row[corner] = s.vertex_row[v];
         }
         const double bound = upper_bound(s, o, infinity(), limit);
-        if (i < last && lane() % each == 0) finish(s, out, o, face, whole, bound, limit);
+        if (i < last && share.leads()) finish(s, out, o, face, whole, bound, limit);
     }
 }
 
@@ -132,9 +132,9 @@ __device__ __forceinline__ int read_index(const Search& s, int i) { return s.ord
 __device__ __forceinline__ void measure_points(const Search& s) {
     const Worklist list = s.lists[s.state->list];
     const int count = 3 * s.state->reading;
-    const int each = threads_each(count);
-    if (lane() % each != 0) return;
-    for (int k = thread_index() / each; k < count; k += thread_count() / each) {
+    const Share share(count, thread_count());
+    if (!share.leads()) return;
+    for (int k = share.base + share.here; k < count; k += share.step) {
         const int i = read_index(s, k / 3), point = 3 + k % 3, mode = list.mode(i);
         const Triangle face = load_triangle(s.source, list.face(i), s.target.frame);
         const Point p = make_point(position(face, split_point(list, i, mode, point)));
@@ -156,9 +156,9 @@ __device__ __forceinline__ void bound_children(const Search& s) {
     const double limit = cut(s);
     const Worklist list = s.lists[s.state->list], out = s.lists[s.state->list ^ 1];
     const int count = 4 * s.state->reading;
-    const int each = threads_each(count), here = lane() / each;
-    for (int start = thread_index() / each - here; start < count; start += thread_count() / each) {
-        const int k = min(start + here, count - 1);  // idle lanes repeat one: whole warps go on
+    const Share share(count, thread_count());
+    for (int base = share.base; base < count; base += share.step) {
+        const int k = min(base + share.here, count - 1);  // idle lanes repeat one: whole warps go on
         const int i = read_index(s, k >> 2), mode = list.mode(i), face_index = list.face(i);
         const Corners child = child_corners(mode, k & 3);
         const Triangle face = load_triangle(s.source, face_index, s.target.frame);
@@ -174,7 +174,7 @@ __device__ __forceinline__ void bound_children(const Search& s) {
             o.row[c] = point < 3 ? list.row(i, point) : s.new_row[added];
         }
         const double bound = upper_bound(s, o, list.bound(i), limit);
-        if (start + here < count && lane() % each == 0) finish(s, out, o, face_index, b, bound, limit);
+        if (base + share.here < count && share.leads()) finish(s, out, o, face_index, b, bound, limit);
     }
 }
 

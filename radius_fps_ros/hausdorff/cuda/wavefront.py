@@ -28,7 +28,7 @@ from .mesh import SORT_BYTES, CudaMesh, cuda_mesh
 
 # Of a position: the shift, and three roundings where corners are weighted by exact barycentric coordinates.
 ROUNDINGS = 3
-SPREAD = 32  # threads for each item, where the device has as many: see threads_each in search.cuh
+SPREAD = 32  # threads for each item, where the device has as many: see Share in search.cuh
 CHUNK = 2**19  # faces looked at between two reports
 SMALLEST, LARGEST = 2**10, 2**20  # triangles a worklist may hold
 SPARE = 192  # triangles of a worklist kept free, for going down to the smallest triangle one by one
@@ -130,7 +130,7 @@ class Wavefront:
                 return True
         if self.screened < self.faces:
             first, self.screened = self.screened, min(self.screened + CHUNK, self.faces)
-            self.launch("screen", SPREAD * (self.screened - first), first, self.screened)
+            self.launch("screen", self.screened - first, first, self.screened)
             known = 0 if report is None else int(report["vertices"])
             self.launch("measure_vertices", SPREAD * (len(self.vertex_row) - known), known)
             if self.watched or self.screened < self.faces:
@@ -200,7 +200,7 @@ class Wavefront:
 
 def capacity_of(source: PreparedMesh, target: PreparedMesh, memory_limit: int | None) -> int:
     """Triangles that a worklist can hold within the limit, a multiple of eight."""
-    capacity = min(max(4 * len(source.faces), 2**16), LARGEST)
+    capacity = min(max(-(-4 * len(source.faces) // 8) * 8, 2**16), LARGEST)
     if memory_limit is not None:
         faces, vertices = len(source.faces), len(source.vertices)
         meshes = CudaMesh.bytes(source, tree=False) + CudaMesh.bytes(target, tree=True)
