@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import os
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ..errors import BackendError
+from ..replacing import replacing
 
 # Sources are expanded here rather than by NVRTC's include path because CuPy's disk cache is keyed by the source text:
 # a changed header would otherwise be served from a stale binary.
@@ -24,12 +28,15 @@ class KernelFile:
         name: file name; ``#include "x.cuh"`` is resolved in the same folder, then in ``radius_fps_ros/device``.
         options: NVRTC options beyond the common ones, for example ``("--fmad=false",)``.
         variants: the macro sets the package loads at run time; tests compile each for every architecture.
+        architecture: the only architecture the file has kernels for (``"sm_90a"``), where it is not the device's plain
+            one, which CuPy compiles for.
     """
 
     package: str
     name: str
     options: tuple[str, ...] = ()
     variants: tuple[tuple[tuple[str, int], ...], ...] = ((),)
+    architecture: str | None = None
 
     def source(self) -> str:
         """The file's text with its quoted includes expanded once each."""
@@ -85,9 +92,25 @@ class KernelFile:
 def _load(kernel: KernelFile, defines: tuple[tuple[str, int], ...], device: int) -> Any:
     import cupy
 
+    if kernel.architecture is not None:
+        return cupy.RawModule(path=str(_cached_binary(kernel, defines, kernel.architecture)))
     module = cupy.RawModule(code=kernel.source(), backend="nvrtc", options=kernel._options(defines))
     try:
         module.compile()
     except cupy.cuda.compiler.CompileException as error:
         raise BackendError(f"{kernel.name} does not compile for CUDA device {device}: {error}") from error
     return module
+
+
+def _cached_binary(kernel: KernelFile, defines: tuple[tuple[str, int], ...], architecture: str) -> Path:
+    """The binary, kept in the folder where CuPy keeps those that it compiles."""
+    from cupy_backends.cuda.libs import nvrtc
+
+    parts = (nvrtc.getVersion(), architecture, kernel._options(defines), kernel.source())
+    folder = Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
+    path = folder / f"{hashlib.sha256(repr(parts).encode()).hexdigest()}.cubin"
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as beside:
+            beside.write_bytes(kernel.compile(architecture, defines))
+    return path

@@ -25,7 +25,7 @@ CASES = [
     for folder in FOLDERS
     for kernel in kernels_of(folder)
     for variant in kernel.variants
-    for arch in ARCHITECTURES
+    for arch in (*ARCHITECTURES, *filter(None, [kernel.architecture]))
 ]
 
 

@@ -9,16 +9,17 @@ import numpy as np
 from ...errors import InputError
 from ..rulebook import Rulebook
 from .kernels import (
-    GEMM_TILES,
     KERNEL_IMPLICIT_GEMM,
     KERNEL_NATIVE,
-    GemmTile,
+    KERNEL_WARPGROUP_GEMM,
     aligned,
     blocks,
-    has_tensor_cores,
+    compute_capability,
     launch,
+    multiprocessors,
     shared_limit,
 )
+from .tiles import GEMM_TILES, WARPGROUP_TILES, GemmTile, WarpgroupTile
 
 _NATIVE_TILE = 64  # TILE of native.cu
 
@@ -76,7 +77,6 @@ def convolve(
         None,
         n_out,
         relu,
-        fitting_tiles(width, volume, in_width, features.dtype)[0],
     )
     return out if width == out_channels else cupy.ascontiguousarray(out[:, :out_channels])
 
@@ -90,7 +90,7 @@ def choose_algorithm(algo: str, volume: int, in_channels: int, out_channels: int
     if algo == "native":
         return algo
     fits = bool(fitting_tiles(output_width(out_channels), volume, input_width(in_channels, dtype), dtype))
-    if fits and has_tensor_cores():
+    if fits and compute_capability() >= 80:
         return "implicit_gemm"
     if algo == "implicit_gemm":
         large = f"{volume} kernel offsets of {in_channels} channels are too many"
@@ -116,21 +116,26 @@ def log_pieces(width: int, dtype: Any) -> int:
     return int(width * np.dtype(dtype).itemsize // 16).bit_length() - 1
 
 
-def fitting_tiles(width: int, volume: int, in_width: int, dtype: Any) -> list[GemmTile]:
-    """Tiles for ``width`` output channels whose shared memory a block of this device may have, widest first."""
-    known = GEMM_TILES[int(np.dtype(dtype) == np.float16)]
+def fitting_tiles(width: int, volume: int, in_width: int, dtype: Any) -> list[GemmTile] | list[WarpgroupTile]:
+    """Tiles for ``width`` output channels whose shared memory a block of this device may have, best first."""
+    half, pieces, limit = np.dtype(dtype) == np.float16, log_pieces(in_width, dtype), shared_limit()
+    if not half and compute_capability() == 90 and pieces >= 2 and width >= WarpgroupTile.columns:
+        fitting = [tile for tile in WARPGROUP_TILES if tile.shared_bytes(volume, pieces) <= limit]
+        if fitting:
+            return fitting
     return [
         tile
-        for out, tile in sorted(known.items(), reverse=True)
-        if min(width, 32) <= out <= width and tile.shared_bytes(volume, log_pieces(in_width, dtype)) <= shared_limit()
+        for out, tile in sorted(GEMM_TILES[int(half)].items(), reverse=True)
+        if min(width, 32) <= out <= width and tile.shared_bytes(volume, pieces) <= limit
     ]
 
 
 def pack_weight(weight: Any, in_width: int, out_width: int, dtype: Any) -> Any:
-    """Weights (K, C_in, C_out) in the order in which ``implicit_gemm.cu`` reads them, zero where padded.
+    """Weights (K, C_in, C_out) in the order in which the kernel of `fitting_tiles` reads them, zero where padded.
 
-    One 16-byte word is what a thread gives the tensor core at a time: of a piece of input channels and of two output
-    channels. An offset more than there are, with zero weights, stands at the end.
+    An offset more than there are, with zero weights, stands at the end. For ``implicit_gemm.cu`` one 16-byte word is
+    what a thread gives the tensor core at a time: of a piece of input channels and of two output channels. For
+    ``warpgroup_gemm.cu`` it is a row of the matrix that the tensor cores read: of one output channel.
     """
     import cupy
 
@@ -139,12 +144,35 @@ def pack_weight(weight: Any, in_width: int, out_width: int, dtype: Any) -> Any:
     padded[:volume, :in_channels, :out_channels] = cupy.asarray(weight)
     per_piece = 16 // np.dtype(dtype).itemsize
     pieces, tiles = in_width // per_piece, min(2, out_width // 16)
+    if isinstance(fitting_tiles(out_width, volume, in_width, dtype)[0], WarpgroupTile):
+        # Input channels are (chunk, piece, step, half): a thread takes one piece of a row, and a step of the product
+        # two elements of each piece.
+        split = _rounded_by_truncation(padded).reshape(volume + 1, pieces // 4, 4, 2, 2, out_width)
+        return cupy.ascontiguousarray(split.transpose(0, 1, 3, 4, 5, 2)).reshape(volume + 1, -1)
     # A piece is (step, part, element) and output channels are (group, g, tile, half): see the kernel.
     split = padded.reshape(volume + 1, pieces, 2, 2, per_piece // 4, out_width // (16 * tiles), 8, tiles, 2)
     if pieces < 4:
         return cupy.ascontiguousarray(split.transpose(0, 1, 5, 7, 2, 6, 3, 8, 4)).reshape(volume + 1, -1)
     split = split.reshape(volume + 1, pieces // 4, 4, *split.shape[2:])
     return cupy.ascontiguousarray(split.transpose(0, 1, 6, 8, 3, 7, 2, 4, 9, 5)).reshape(volume + 1, -1)
+
+
+def _rounded_by_truncation(values: Any) -> Any:
+    """float32 words whose upper 19 bits are the nearest tf32, because tensor cores ignore the 13 bits below.
+
+    Those count, from 4096, the units in the last place that are left to ``values``: all of them, but for half a unit
+    where rounding up reached the next power of two.
+    """
+    import cupy
+
+    words = values.view(cupy.uint32)
+    magnitude = words & np.uint32(0x7FFFFFFF)
+    nearest = magnitude + np.uint32(0x1000) & np.uint32(0xFFFFE000)
+    unit = (nearest & np.uint32(0x7F800000)).view(cupy.float32) * np.float32(2**-23)
+    rest = magnitude.view(cupy.float32) - nearest.view(cupy.float32)
+    units = cupy.where(unit > 0, cupy.rint(rest / cupy.where(unit > 0, unit, np.float32(1))), np.float32(0))
+    packed = nearest.view(cupy.int32) + units.astype(cupy.int32) + np.int32(0x1000)
+    return (packed.view(cupy.uint32) | words & np.uint32(0x80000000)).view(cupy.float32)
 
 
 def launch_implicit_gemm(
@@ -157,15 +185,24 @@ def launch_implicit_gemm(
     count: Any,
     limit: int,
     relu: bool,
-    tile: GemmTile,
 ) -> None:
-    """One convolution; ``features``, ``residual`` and ``out`` have padded widths (see ``input_width``)."""
+    """One convolution; ``features``, ``residual`` and ``out`` have padded widths (see ``input_width``).
+
+    ``packed`` comes from `pack_weight`; ``count`` on the device says how many of the ``limit`` rows there are.
+    """
     volume, pitch = neighbours.shape
     width = out.shape[1]
     pieces = log_pieces(features.shape[1], features.dtype)
+    tile, *others = fitting_tiles(width, volume, features.shape[1], features.dtype)
+    kernel, name = KERNEL_IMPLICIT_GEMM, "implicit_gemm"
+    if isinstance(tile, WarpgroupTile):
+        kernel, name = KERNEL_WARPGROUP_GEMM, "warpgroup_gemm"
+        expected = limit * 4 // 5  # of a network's capacities, which have a quarter to spare
+        if others and blocks(expected, tile.rows) * (width // tile.columns) > multiprocessors():
+            tile = others[0]
     launch(
-        KERNEL_IMPLICIT_GEMM,
-        "implicit_gemm",
+        kernel,
+        name,
         (blocks(limit, tile.rows), width // tile.columns),
         (
             features,

@@ -21,6 +21,7 @@
 // (warps along rows and channels), SPLIT, RING, DEPTH (stages of the weights' copy pipeline), SPAN (units of a stage for
 // each group).
 
+#include "offset_list.cuh"
 #include "ptx.cuh"
 #include "sites.cuh"
 
@@ -53,50 +54,6 @@ static_assert(ROWS % 32 == 0 && ROWS <= 128 && ROWS % (8 * WARPS_R) == 0 && COLS
                   OUT % COLS == 0 && N_TILES % SPLIT == 0,
               "tile shape");
 static_assert(SPAN * CHUNKS % RING == 0 && (CHUNKS % RING == 0 || RING % CHUNKS == 0), "ring");
-
-// The offsets that this block visits, as offset | live << 16: bit i of `live` is set when rows [8 i, 8 i + 8) have it.
-// Behind the list, and behind the table, stands the offset `volume`, which no row has and whose weights are zero.
-__device__ __forceinline__ int list_offsets(const int* __restrict__ neighbours, long long pitch, int volume, int first,
-                                            int rows, int* table, unsigned char* live, unsigned* list) {
-    __shared__ int listed;
-    constexpr int BATCH = 8;  // loads in flight at a time: their latency is most of the time spent here
-    const int entries = (volume + 1) * ROWS;
-    for (int start = threadIdx.x; start < entries; start += BATCH * THREADS) {
-        int values[BATCH];
-#pragma unroll
-        for (int j = 0; j < BATCH; ++j) {
-            const int i = start + j * THREADS, offset = i / ROWS, row = i % ROWS;
-            values[j] = offset < volume && row < rows ? neighbours[offset * pitch + first + row] : -1;
-        }
-#pragma unroll
-        for (int j = 0; j < BATCH; ++j) {
-            const int i = start + j * THREADS;
-            if (i >= entries) break;  // for the whole warp
-            table[i] = values[j];
-            const unsigned have = __ballot_sync(0xffffffffu, values[j] >= 0);
-            if ((threadIdx.x & 31) == 0)
-                live[i / 32] = (have & 0xffu ? 1 : 0) | (have & 0xff00u ? 2 : 0) | (have & 0xff0000u ? 4 : 0) |
-                               (have & 0xff000000u ? 8 : 0);
-        }
-    }
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        int found = 0;
-        for (int base = 0; base < volume; base += 32) {
-            const int offset = base + threadIdx.x;
-            unsigned mask = 0;
-            if (offset < volume)
-                for (int i = 0; i < ROWS / 32; ++i) mask |= live[offset * (ROWS / 32) + i] << (4 * i);
-            const unsigned have = __ballot_sync(0xffffffffu, mask != 0);
-            if (mask) list[found + __popc(have & ((1u << threadIdx.x) - 1))] = offset | mask << 16;
-            found += __popc(have);
-        }
-        for (int i = threadIdx.x; i < PADDING; i += 32) list[found + i] = volume;
-        if (threadIdx.x == 0) listed = found;
-    }
-    __syncthreads();
-    return listed;
-}
 
 // Starts the copies of one stage of weights. `weights` begins at the block's first output channel.
 __device__ __forceinline__ void load_weights(uint4* stage, int index, const uint4* __restrict__ weights,
@@ -231,7 +188,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     int* table = reinterpret_cast<int*>(shared + (DEPTH * STAGE > EXCHANGE ? DEPTH * STAGE : EXCHANGE));
     unsigned* list = reinterpret_cast<unsigned*>(table + (volume + 1) * ROWS);
     unsigned char* live = reinterpret_cast<unsigned char*>(list + volume + PADDING);
-    const int listed = list_offsets(neighbours, pitch, volume, first, rows, table, live, list);
+    const int listed =
+        list_offsets<ROWS, THREADS, PADDING>(neighbours, pitch, volume, first, rows, table, live, list);
     const int units = (listed + SHARING - 1) / SHARING, stages = (units + STAGE_UNITS - 1) / STAGE_UNITS;
     weights += first_channel * (SHARING == 1 ? 4 : 1);
 

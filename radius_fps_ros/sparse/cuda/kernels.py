@@ -3,81 +3,18 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...device import KernelFile
 from ..geometry import ConvGeometry, Triple
+from .tiles import GEMM_TILES, WARPGROUP_TILES
 
 _PACKAGE = "radius_fps_ros.sparse.cuda"
 _TYPES = ((("HALF", 0),), (("HALF", 1),))
 
 
-@dataclass(frozen=True)
-class GemmTile:
-    """Shape of one block of the implicit GEMM: output rows and channels, its warps, and its copy pipeline."""
-
-    rows: int
-    columns: int
-    warps_r: int
-    warps_c: int
-    split: int
-    ring: int
-    depth: int = 3
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 32 * self.warps_r * self.warps_c * self.split
-
-    def span(self, log_pieces: int) -> int:
-        """Units of a stage for each group of warps: the ring turns a whole number of times in them."""
-        return max(1, self.ring // max(1, (1 << log_pieces) // 4))
-
-    def shared_bytes(self, volume: int, log_pieces: int) -> int:
-        """Dynamic shared memory of a block that convolves with ``volume`` kernel offsets."""
-        pieces = 1 << log_pieces
-        sharing, chunks = max(1, 4 // pieces), max(1, pieces // 4)
-        units = self.span(log_pieces) * self.split
-        stages = 64 * self.depth * units * chunks * self.columns
-        exchange = 4 * self.split * self.rows * self.columns if self.split > 1 else 0
-        listed = volume + (units + (self.ring // chunks + 2) * self.split) * sharing
-        return max(stages, exchange) + 4 * (volume + 1) * self.rows + 4 * listed + (volume + 1) * self.rows // 32
-
-    def macros(self, half: bool, log_pieces: int, out_channels: int) -> dict[str, int]:
-        """The macros that ``implicit_gemm.cu`` wants."""
-        return {
-            "HALF": int(half),
-            "LOG_PIECES": log_pieces,
-            "OUT": out_channels,
-            "ROWS": self.rows,
-            "COLS": self.columns,
-            "WARPS_R": self.warps_r,
-            "WARPS_C": self.warps_c,
-            "SPLIT": self.split,
-            "RING": self.ring,
-            "DEPTH": self.depth,
-            "SPAN": self.span(log_pieces),
-        }
-
-
-# The fastest of those tried on an H200 (benchmarks/NOTES.md), by type (float32, float16) and output channels.
-GEMM_TILES = (
-    {
-        16: GemmTile(128, 16, 4, 1, split=2, ring=2),
-        32: GemmTile(128, 32, 4, 1, split=1, ring=2),
-        64: GemmTile(64, 64, 2, 2, split=1, ring=2),
-        128: GemmTile(64, 64, 2, 2, split=1, ring=2, depth=2),
-    },
-    {
-        16: GemmTile(128, 16, 4, 1, split=1, ring=2),
-        32: GemmTile(128, 32, 4, 1, split=1, ring=2),
-        64: GemmTile(128, 64, 4, 2, split=1, ring=2),
-        128: GemmTile(64, 64, 2, 2, split=1, ring=4),
-    },
-)
 # (log2 of the pieces of an input row, output channels) of the published network, in both types: the variants that are
 # compiled in tests. Others are compiled when they are first used.
 _NETWORK = (
@@ -101,6 +38,17 @@ KERNEL_IMPLICIT_GEMM = KernelFile(
         tuple(GEMM_TILES[half][out].macros(bool(half), pieces, out).items()) for half, pieces, out in _NETWORK
     ),
 )
+KERNEL_WARPGROUP_GEMM = KernelFile(
+    _PACKAGE,
+    "warpgroup_gemm.cu",
+    variants=tuple(
+        tuple(tile.macros(False, pieces, out).items())
+        for half, pieces, out in _NETWORK
+        for tile in WARPGROUP_TILES
+        if not half and out >= tile.columns
+    ),
+    architecture="sm_90a",
+)
 KERNELS = (
     KERNEL_RULEBOOK,
     KERNEL_VOXELIZE,
@@ -108,6 +56,7 @@ KERNELS = (
     KERNEL_INTERPOLATE,
     KERNEL_FRAME,
     KERNEL_IMPLICIT_GEMM,
+    KERNEL_WARPGROUP_GEMM,
 )
 
 THREADS = 256
@@ -194,8 +143,8 @@ def _attribute(device: int, name: str) -> int:
     return int(cupy.cuda.Device(device).attributes[name])
 
 
-def has_tensor_cores() -> bool:
-    """Whether ``implicit_gemm.cu`` runs here: compute capability 8.0 or newer."""
+def compute_capability() -> int:
+    """Of the current device: 90 for 9.0."""
     import cupy
 
-    return int(cupy.cuda.Device().compute_capability) >= 80
+    return int(cupy.cuda.Device().compute_capability)

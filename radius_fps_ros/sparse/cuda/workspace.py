@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..geometry import Triple
-from .convolve import PairLists, fitting_tiles, launch_implicit_gemm, launch_native
+from .convolve import PairLists, launch_implicit_gemm, launch_native
 from .kernels import geometry_argument
 from .plan import Plan
 from .rulebook import TILE_GROUP, SiteList, launch_count, launch_emit, launch_neighbours
@@ -176,5 +176,4 @@ class Workspace:
             sums = self._sums[: self.features[i].size].reshape(self.features[i].shape)
             launch_native(*common, self._pairs[table], sums, level.count, layer.relu)
         else:
-            tile = fitting_tiles(self.plan.widths[i], layer.geometry.volume, inputs.shape[1], inputs.dtype)[0]
-            launch_implicit_gemm(*common, self._tables[table], level.count, level.limit, layer.relu, tile)
+            launch_implicit_gemm(*common, self._tables[table], level.count, level.limit, layer.relu)
