@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +21,18 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
 from ..errors import InputError
-from ..hausdorff import Certificate, Progress, certify_hausdorff, warm_up
+from ..hausdorff import Certificate, Progress, Status, certify_hausdorff, warm_up
 from .admission import Admission, Turn
 from .hausdorff_parameters import SPECS
 from .mesh_sources import MeshCache, MeshLimits, requested_mesh
 from .parameters import ParameterSet
+from .patience import Patience, in_background
 from .run import run_node
 
 NODE_NAME = "radius_fps_hausdorff"
 QUEUE_DEPTH = 2000  # requests in the middleware
+STOPPING = 0.5  # s for running requests to end when the node stops
+GRACE = 0.12  # s for a search to end with the interval it has reached
 
 Response = Any  # CertifyHausdorff.Response or CertifyAction.Result: the same members
 
@@ -45,6 +50,7 @@ class HausdorffNode(Node):
         self._cache = MeshCache(values["cache_triangles"])
         self._admission = Admission(values["max_running"], values["max_waiting"])
         self._stopping = False
+        self._works: set[Future[Certificate | None]] = set()
         warm_up(values["backend"])  # before the service is there: compiling would count for the first request's time
         group = ReentrantCallbackGroup()
         # Deeper than all that are admitted: what the middleware drops would never learn that the node is busy.
@@ -72,15 +78,16 @@ class HausdorffNode(Node):
         values = self._params.values
         return int(values["max_running"] + values["max_waiting"]) + 3
 
-    def stop_work(self) -> None:
-        """End running requests; they answer CANCELLED with the interval reached."""
+    def stop_work(self) -> bool:
+        """End running requests; they answer CANCELLED with the interval reached. False when one goes on."""
         self._stopping = True
+        return not wait(self._works.copy(), STOPPING).not_done
 
     def _on_request(self, request: CertifyHausdorff.Request, response: Response) -> Response:
-        return self._certify(request, response, lambda progress: None)
+        return self._certify(request, response, lambda progress: None, lambda: False)
 
     def _on_goal(self, handle: ServerGoalHandle) -> Response:
-        def report(progress: Progress) -> bool | None:
+        def report(progress: Progress) -> None:
             handle.publish_feedback(
                 CertifyAction.Feedback(
                     lower=progress.lower,
@@ -89,7 +96,6 @@ class HausdorffNode(Node):
                     elapsed=progress.elapsed,
                 )
             )
-            return False if handle.is_cancel_requested else None
 
         result = self._certify(handle.request, CertifyAction.Result(), report, lambda: handle.is_cancel_requested)
         if handle.is_cancel_requested:
@@ -101,27 +107,33 @@ class HausdorffNode(Node):
         return result
 
     def _certify(
-        self,
-        request: Any,
-        response: Response,
-        report: Callable[[Progress], bool | None],
-        cancelled: Callable[[], bool] = lambda: False,
+        self, request: Any, response: Response, report: Callable[[Progress], None], cancelled: Callable[[], bool]
     ) -> Response:
         """Fill in the response; whatever is wrong with the request, the node stays up and says so."""
 
-        def progress(state: Progress) -> bool | None:
-            return False if self._stopping else report(state)
+        def given_up() -> bool:
+            return self._stopping or cancelled()
 
-        with self._admission.admit(lambda: self._stopping or cancelled()) as turn:
-            if turn is not Turn.RUN:
-                response.status, response.message = {
-                    Turn.FULL: (response.BUSY, "too many requests wait already; try again later"),
-                    Turn.GIVEN_UP: (response.CANCELLED, "cancelled while it waited; nothing is known of the distance"),
-                }[turn]
+        with ExitStack() as held:
+            turn = held.enter_context(self._admission.admit(given_up))
+            if turn is Turn.FULL:
+                response.status, response.message = response.BUSY, "too many requests wait already; try again later"
                 response.upper = float("inf")
                 return response
+            if turn is Turn.GIVEN_UP:
+                return fill_unknown(response, Status.CANCELLED)
             try:
-                fill_response(response, self._run(request, progress), request.threshold)
+                patience = Patience(self._seconds(request), given_up)
+                work = in_background(lambda: self._run(request, patience, report))
+                self._works.add(work)
+                work.add_done_callback(self._works.discard)
+                patience.wait_for(work)
+                if not work.done():
+                    self._leave_behind(work, held.pop_all())
+                certificate = work.result() if work.done() else None
+                if certificate is None:
+                    return fill_unknown(response, patience.ended() or Status.CANCELLED)
+                fill_response(response, certificate, request.threshold)
             except InputError as error:
                 response.status, response.message = response.INVALID_INPUT, str(error)
             except Exception as error:
@@ -131,16 +143,43 @@ class HausdorffNode(Node):
                 response.message = f"internal error: {' '.join(repr(error).split())}"
         return response
 
-    def _run(self, request: Any, progress: Callable[[Progress], bool | None]) -> Certificate:
+    def _leave_behind(self, work: Future[Certificate | None], turn: ExitStack) -> None:
+        """Let work that nobody waits for count as a running request until it ends."""
+
+        def over(work: Future[Certificate | None]) -> None:
+            turn.close()
+            error = work.exception()
+            if error is not None and not isinstance(error, InputError):
+                self.get_logger().error(f"a request failed after it was answered: {' '.join(repr(error).split())}")
+
+        work.add_done_callback(over)
+
+    def _seconds(self, request: Any) -> float:
+        """The time limit of a request whose numbers can be used."""
         for sentence in self._params.refused.values():
             raise InputError(f"the node was started with a value that it refused, and answers nothing: {sentence}")
-        values = self._params.values
-        limits = MeshLimits(self._roots, int(values["max_file_mb"] * 1e6), values["max_triangles"])
-        a = requested_mesh("A", request.mesh_a, request.uri_a, limits, self._cache)
-        b = requested_mesh("B", request.mesh_b, request.uri_b, limits, self._cache)
         for name in ("tolerance", "absolute_tolerance", "threshold", "time_limit"):
             if not getattr(request, name) >= 0:
                 raise InputError(f"{name} must not be negative or NaN; it is {getattr(request, name)}")
+        limit = float(self._params.values["time_limit"])
+        return min(request.time_limit or limit, limit)
+
+    def _run(self, request: Any, patience: Patience, report: Callable[[Progress], None]) -> Certificate | None:
+        """The certificate; None when nobody waits for it any more, and nothing has been found."""
+
+        def progress(state: Progress) -> bool | None:
+            ended = patience.ended()
+            if ended is None:
+                report(state)
+            return False if ended is Status.CANCELLED else None
+
+        values = self._params.values
+        limits = MeshLimits(self._roots, int(values["max_file_mb"] * 1e6), values["max_triangles"])
+        a = requested_mesh("A", request.mesh_a, request.uri_a, limits, self._cache)
+        if patience.ended() is not None:
+            return None
+        b = requested_mesh("B", request.mesh_b, request.uri_b, limits, self._cache)
+        patience.grace = GRACE
         return certify_hausdorff(
             a,
             b,
@@ -148,11 +187,19 @@ class HausdorffNode(Node):
             absolute_tolerance=request.absolute_tolerance or None,
             symmetric=request.symmetric,
             threshold=request.threshold or None,
-            time_limit=min(request.time_limit or values["time_limit"], values["time_limit"]),
+            time_limit=patience.seconds,
             memory_limit=int(values["memory_limit_mb"] * 1e6),
             backend=values["backend"],
             progress=progress,
         )
+
+
+def fill_unknown(response: Response, status: Status) -> Response:
+    """The answer to a request that ended too early to find anything: the interval is [0, inf]."""
+    ended = {Status.CANCELLED: "cancelled", Status.TIME_LIMIT: "the time limit came"}[status]
+    response.status, response.upper = getattr(response, status.name), float("inf")
+    response.message = f"{ended} before anything was known of the distance"
+    return response
 
 
 def fill_response(response: Response, certificate: Certificate, threshold: float) -> None:
