@@ -1,7 +1,10 @@
 """The Hausdorff node as a real process: service, action, limits and bad requests."""
 
+import time
+
 import numpy as np
 import pytest
+import trimesh
 from action_msgs.msg import GoalStatus
 from geometry_msgs.msg import Point
 from radius_fps_interfaces.action import CertifyHausdorff as CertifyAction
@@ -55,6 +58,7 @@ def running(ros_node, tmp_path_factory):
     roots = tmp_path_factory.mktemp("maps")
     # Concentric spheres take long: from everywhere on the outer one, all of the inner one is almost equally near.
     meshes = {"small": SMALL, "other": OTHER, "inner": sphere(160, 0.01), "outer": sphere(160)}
+    meshes["large"] = sphere(300)  # takes seconds to read
     for name, mesh in meshes.items():
         write_off(roots / f"{name}.off", mesh)
     (roots / "empty.off").touch()
@@ -79,6 +83,23 @@ def request(client, **members):
 
 def uri(roots, name):
     return f"file://{roots}/{name}"
+
+
+def begin(action, **members):
+    """Send a goal; its handle and the future of its result."""
+    sent = action.send_goal_async(CertifyAction.Goal(**members))
+    wait_until(sent.done)
+    assert sent.result().accepted
+    return sent.result(), sent.result().get_result_async()
+
+
+@pytest.fixture
+def action(running, ros_node):
+    client = ActionClient(ros_node, CertifyAction, f"{NAME}/certify_action")
+    assert client.wait_for_server(timeout_sec=PATIENCE)
+    wait_until_known(ros_node, NAME)
+    yield client
+    in_executor(ros_node.executor, client.destroy)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -227,3 +248,83 @@ def test_a_time_limit_ends_with_a_valid_interval(running):
     answer = request(client, time_limit=0.5, uri_a=uri(roots, "outer.off"), uri_b=uri(roots, "inner.off"))
     assert answer.status == Response.TIME_LIMIT
     assert 0 < answer.lower <= answer.upper
+
+
+def test_a_request_ends_while_its_mesh_is_read(running, action):
+    """Reading goes on, and counts as running: of two places to run and four to wait, four are left."""
+    roots, client = running
+    large = uri(roots, "large.off")
+    goals = [begin(action, uri_a=large, uri_b=large) for _ in range(2)]
+    time.sleep(0.2)  # reading has begun and takes much longer
+    for handle, _ in goals:
+        handle.cancel_goal_async()
+    wait_until(lambda: all(result.done() for _, result in goals))
+    for _, result in goals:
+        assert result.result().status == GoalStatus.STATUS_CANCELED
+        answer = result.result().result
+        assert (answer.status, answer.lower, answer.upper) == (Response.CANCELLED, 0.0, np.inf)
+        assert answer.message == "cancelled before anything was known of the distance"
+    small = {"uri_a": uri(roots, "small.off"), "uri_b": uri(roots, "small.off")}
+    futures = [client.call_async(CertifyHausdorff.Request(**small)) for _ in range(5)]
+    wait_until(lambda: all(future.done() for future in futures))
+    assert sorted(future.result().status for future in futures) == [Response.CONVERGED] * 4 + [Response.BUSY]
+    again = request(client, uri_a=large, uri_b=uri(roots, "small.off"), tolerance=1e-3)
+    assert again.status == Response.CONVERGED
+    expected = certify_hausdorff(sphere(300), SMALL, tolerance=1e-3)
+    assert again.lower <= expected.upper
+    assert expected.lower <= again.upper
+
+
+def test_a_time_limit_holds_while_a_mesh_is_read(running):
+    roots, client = running
+    # under another suffix, because the mesh is known by now
+    (roots / "again.OFF").write_bytes((roots / "large.off").read_bytes() + b"\n")
+    answer = request(client, uri_a=uri(roots, "again.OFF"), uri_b=uri(roots, "small.off"), time_limit=0.2)
+    assert (answer.status, answer.lower, answer.upper) == (Response.TIME_LIMIT, 0.0, np.inf)
+    assert answer.message == "the time limit came before anything was known of the distance"
+    later = request(client, uri_a=uri(roots, "again.OFF"), uri_b=uri(roots, "small.off"), tolerance=1e-3)
+    assert later.status == Response.CONVERGED
+
+
+def test_a_cancelled_build_leaves_the_mesh_usable(running, action):
+    roots, client = running
+    vertices, faces = sphere(600)
+    trimesh.Trimesh(vertices, faces, process=False).export(roots / "huge.ply")
+    huge = {"uri_a": uri(roots, "small.off"), "uri_b": uri(roots, "huge.ply")}
+    seen = []
+    sent = action.send_goal_async(CertifyAction.Goal(**huge), feedback_callback=seen.append)
+    wait_until(sent.done)
+    result = sent.result().get_result_async()
+    wait_until(lambda: seen or result.done())  # the first report comes before anything is built
+    sent.result().cancel_goal_async()
+    wait_until(result.done)
+    answer = result.result().result
+    assert answer.status == Response.CANCELLED
+    assert answer.triangles == 0
+    assert 0.0 <= answer.lower <= answer.upper < np.inf
+    whole = request(client, **huge, tolerance=1e-3)
+    assert whole.status == Response.CONVERGED
+    expected = certify_hausdorff(SMALL, (vertices, faces), tolerance=1e-3)
+    assert whole.lower <= expected.upper
+    assert expected.lower <= whole.upper
+    assert answer.lower <= whole.upper <= answer.upper
+
+
+def test_the_node_stops_while_a_mesh_is_read(running, ros_node, tmp_path):
+    roots, _ = running
+    parameters = {"allowed_roots": [str(roots)]}
+    with (tmp_path / "log").open("w") as log:
+        process = NodeProcess("hausdorff_node", namespace="/stopped", parameters=parameters, output=log)
+        with process:
+            client = ros_node.create_client(CertifyHausdorff, "/stopped/radius_fps_hausdorff/certify")
+            assert client.wait_for_service(timeout_sec=PATIENCE)
+            wait_until_known(ros_node, "/stopped/radius_fps_hausdorff")
+            future = client.call_async(
+                CertifyHausdorff.Request(**dict.fromkeys(("uri_a", "uri_b"), uri(roots, "large.off")))
+            )
+            time.sleep(0.3)
+            assert process.stop() == 0
+            if future.done():  # the answer may be lost with the node, but not be another one
+                assert future.result().status == Response.CANCELLED
+            ros_node.destroy_client(client)
+    assert "Traceback" not in (tmp_path / "log").read_text()
