@@ -12,6 +12,7 @@ from ..exact import distance2_to_triangle, rational
 cupy = pytest.importorskip("cupy", reason="the CUDA backend needs CuPy")
 pytestmark = pytest.mark.gpu
 
+from radius_fps_ros.device import KernelFile
 from radius_fps_ros.hausdorff.cuda.kernels import KERNEL_TREE
 from radius_fps_ros.hausdorff.cuda.mesh import cuda_mesh, first_node, tree_levels
 
@@ -109,3 +110,34 @@ def test_boxes_contain_what_is_below(faces):
         assert np.isposinf(low[n:]).all()
         assert np.isneginf(high[n:]).all()
         below = box[:, 0].min(axis=2), box[:, 1].max(axis=2)
+
+
+SHARES = """
+extern "C" __global__ void shares(int items, int threads, int* held, int* led) {
+    const Share share(items, threads);
+    for (int base = share.base; base < items; base += share.step) {
+        const int i = base + share.here;
+        if (i >= items) continue;
+        atomicAdd(&held[i], 1);
+        if (share.leads()) atomicAdd(&led[i], 1);
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shares():
+    source = KernelFile("radius_fps_ros.hausdorff.cuda", "search.cuh").source()
+    return cupy.RawModule(code=source + SHARES, options=("--std=c++17",)).get_function("shares")
+
+
+@pytest.mark.parametrize("items", [0, 1, 31, 32, 33, 400, 4341, 12_946, 69_451])
+@pytest.mark.parametrize(("blocks", "block"), [(1, 64), (3, 64), (132, 384), (2112, 64)])
+def test_every_item_is_shared_out_once(shares, items, blocks, block):
+    for threads in (0, blocks * block // 2, blocks * block):
+        held, led = cupy.zeros(items, np.int32), cupy.zeros(items, np.int32)
+        shares((blocks,), (block,), (np.int32(items), np.int32(threads), held, led))
+        assert (led.get() == 1).all()
+        held = held.get()
+        assert ((held >= 1) & (held <= 32)).all()
+        assert held.sum() <= max(items, threads + 32)
