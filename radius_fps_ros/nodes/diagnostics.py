@@ -20,6 +20,7 @@ def perception_diagnostics(
     weights: str | None,
     answerer: FrameAnswerer,
     *,
+    topic: str,
     publishers: int | None,
     fault: str,
     mismatches: Sequence[str],
@@ -28,16 +29,17 @@ def perception_diagnostics(
     """The state of the node: ERROR with the device's ``fault``, WARN with all there is to warn of, else OK.
 
     ``weights``: where those of the features come from, ``None`` without features.
-    ``publishers``: how many of ``points`` the node receives from; ``None`` when it does not listen.
+    ``topic``: the name of ``points`` after remapping.
+    ``publishers``: how many of it the node receives from; ``None`` when it does not listen.
     """
     log, grant, active = answerer.log, answerer.grant, publishers is not None
     warnings = list(mismatches) if active else []
     if active:
         warnings += _frame_warnings(answerer)
         warnings += [stats_bag.fault] if stats_bag is not None and stats_bag.fault else []
-    level, message = DiagnosticStatus.OK, "answering" if log.answered else "waiting for points"
+    level, message = DiagnosticStatus.OK, "answering" if log.answered else f"waiting for {topic}"
     if active and not publishers:
-        message = "nobody publishes points"
+        message = f"nobody publishes {topic}"
     if fault:
         level, message = DiagnosticStatus.ERROR, fault
     elif not active:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ class ParameterSpec:
             InputError: it is of another type or out of range; the sentence says what is allowed.
         """
         shown = value.tolist() if isinstance(value, array) else value
-        refusal = InputError(f"parameter {self.name} must be {self.allowed()}, not {shown!r}")
+        refusal = InputError(f"parameter {self.name} must be {self.allowed()}, not {shown!r}{self._yaml_hint(value)}")
         if isinstance(self.default, list):
             if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
                 raise refusal
@@ -88,6 +89,13 @@ class ParameterSpec:
         if not self._number_fits(value) or (isinstance(self.default, int) and not isinstance(value, int)):
             raise refusal
         return type(self.default)(value)
+
+    def _yaml_hint(self, value: Any) -> str:
+        """``ros2 param set`` follows YAML 1.1, where 1e-4 is text: a point and a signed exponent make it a number."""
+        number = re.fullmatch(r"([+-]?\d+)(\.\d+)?e([+-]?\d+)", value, re.ASCII) if isinstance(value, str) else None
+        if number is None or not isinstance(self.default, float):
+            return ""
+        return f", which is text in YAML: write {number[1]}{number[2] or '.0'}e{int(number[3]):+d}"
 
     def _number_fits(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):

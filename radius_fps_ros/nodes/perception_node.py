@@ -149,6 +149,7 @@ class PerceptionNode(LifecycleNode):
         )
         events = self._qos.subscription_events("points", self._publish_diagnostics)
         self._points = self.create_subscription(PointCloud2, "points", self._receive, qos, event_callbacks=events)
+        self.get_logger().info(f"active, waiting for clouds on {self._points.topic_name}")
         return result
 
     @_logged
@@ -279,6 +280,7 @@ class PerceptionNode(LifecycleNode):
             self._pipeline.backend,
             self._weights,
             self._answerer,
+            topic=self.resolve_topic_name("points"),
             publishers=None if self._points is None else self._points.get_publisher_count(),
             fault=self._fault,
             mismatches=self._qos.sentences(),

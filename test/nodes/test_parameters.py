@@ -43,7 +43,18 @@ def test_values_that_fit(spec, value, expected):
         (COUNT, None, "parameter count must be an integer from 1 to 10, not None"),
         (LENGTH, math.nan, "parameter length must be a number from 0 to 2, not nan"),
         (LENGTH, "1", "parameter length must be a number from 0 to 2, not '1'"),
+        (
+            LENGTH,
+            "1e-4",
+            "parameter length must be a number from 0 to 2, not '1e-4', which is text in YAML: write 1.0e-4",
+        ),
+        (
+            LENGTH,
+            "1.5e0",
+            "parameter length must be a number from 0 to 2, not '1.5e0', which is text in YAML: write 1.5e+0",
+        ),
         (NAME, "c", "parameter name must be one of a, b, not 'c'"),
+        (NAME, "1e4", "parameter name must be one of a, b, not '1e4'"),
         (NAME, 1, "parameter name must be one of a, b, not 1"),
         (FLAG, 1, "parameter flag must be true or false, not 1"),
         (CORNER, [1.0, 2.0], "parameter corner must be a list of 3 numbers, or empty, not [1.0, 2.0]"),

@@ -75,7 +75,7 @@ def test_a_malformed_frame_is_refused_in_one_sentence(running, case):
 
 def test_refused_frames_show_in_the_diagnostics(running, ros_node):
     monitor, name, _ = running
-    (bad,) = exchange(monitor, [malformed_clouds()["all NaN"][0]])
+    bad, _ = exchange(monitor, [malformed_clouds()["all NaN"][0], xyzi_cloud(random_points(100))])
     status, values = next_diagnostics(ros_node, name)
     assert status.level == DiagnosticStatus.WARN
     assert int(values["frames_refused"]) == bad.stats.frames_refused >= 1
@@ -276,6 +276,9 @@ def test_it_starts_by_itself_when_asked_to(ros_node, tmp_path):
     with (tmp_path / "log").open("w+") as log:
         process, name = start("/alone", ros_node, log, {"n_samples": N_SAMPLES, "autostart": True})
         with process:
+            status, values = next_diagnostics(ros_node, name)
+            assert (status.message, values["publishers"]) == ("nobody publishes /alone/points", "0")
+            assert "active, waiting for clouds on /alone/points" in (tmp_path / "log").read_text()
             monitor = StreamMonitor(ros_node, name, topic="/alone/points")
             assert monitor.wait_until_connected()
             check_answers(exchange(monitor, [xyzi_cloud(random_points(100))]), N_SAMPLES)
