@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ament_index_python.packages import get_package_share_directory
 from launch import Action, Condition, LaunchDescription
-from launch.actions import GroupAction, IncludeLaunchDescription
+from launch.actions import GroupAction, IncludeLaunchDescription, OpaqueFunction
 from launch.conditions import IfCondition
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration as value
@@ -52,14 +52,17 @@ def generate_launch_description() -> LaunchDescription:
 
 
 def _part(name: str, *passed: str, params_file: str | None = None, condition: Condition | None = None) -> Action:
-    """One of the other launch files with the arguments it knows, which it must not leave behind for the next one."""
+    """One of the other launch files with the arguments it knows, which it must not leave behind for the next one.
+
+    It is included by a function: else launch would offer the part's own ``name`` and ``params_file`` as arguments of
+    this file, where they would reach both nodes or none.
+    """
     arguments = {entry: value(entry) for entry in passed}
     if params_file is not None:
-        arguments["params_file"] = value(params_file)
+        arguments |= {"params_file": value(params_file), "name": f"radius_fps_{name}"}
     source = PythonLaunchDescriptionSource(str(SHARE / "launch" / f"{name}.launch.py"))
-    return GroupAction(
-        [IncludeLaunchDescription(source, launch_arguments=arguments.items())], scoped=True, condition=condition
-    )
+    include = IncludeLaunchDescription(source, launch_arguments=arguments.items())
+    return OpaqueFunction(function=lambda context: [GroupAction([include], scoped=True)], condition=condition)
 
 
 def _rviz() -> Action:

@@ -29,6 +29,12 @@ def test_every_argument_has_a_description(file):
     assert len({argument.name for argument in arguments}) == len(arguments)
 
 
+def test_bringup_offers_no_arguments_that_would_reach_both_nodes_or_none():
+    source = PythonLaunchDescriptionSource(str(LAUNCH / "bringup.launch.py"))
+    arguments = source.get_launch_description(LaunchContext()).get_launch_arguments()
+    assert not {"name", "params_file"} & {argument.name for argument in arguments}
+
+
 def test_all_launch_files_are_found():
     assert {f.name.split(".")[0] for f in LAUNCH.glob("*.launch.py")} == {
         "perception",
