@@ -86,7 +86,7 @@ class WarpgroupTile:
 
 def _offset_list_bytes(rows: int, volume: int, padding: int) -> int:
     """What ``list_offsets`` needs: the table, the list and the live rows by offset."""
-    return 4 * (volume + 1) * rows + 4 * (volume + padding) + volume * rows // 32
+    return 4 * (volume + 1) * rows + 4 * (volume + padding) + (volume + 1) * rows // 32
 
 
 # The fastest of those tried on an H200 (benchmarks/NOTES.md), by type (float32, float16) and output channels.
