@@ -48,7 +48,7 @@ class CudaMesh:
         keys = cupy.empty(self.count, np.uint64)
         self._build("curve_keys", self.count, self._mesh(unsorted), self.frame(), self.half * self.scale, keys)
         self._build("sort_faces", self.count, unsorted, cupy.argsort(keys), self.count, self.faces)
-        self._tree: tuple[int, Any, Any] | None = None
+        self._tree: tuple[int, Any, Any, Any] | None = None  # first leaf, nodes, rows, the event of their being there
         self._lock = threading.Lock()
         self._ready = cupy.cuda.get_current_stream().record()
 
@@ -75,14 +75,17 @@ class CudaMesh:
 
     def target(self) -> NDArray[Any]:
         """The ``Target`` of ``tree.cuh``; the current stream waits until it is there."""
+        import cupy
+
         source = self.source()
         with self._lock:
             if self._tree is None:
                 self._tree = self._build_tree(source)
-        first_leaf, nodes, rows = self._tree
+        first_leaf, nodes, rows, built = self._tree
+        cupy.cuda.get_current_stream().wait_event(built)  # another thread's stream may still be building
         return np.array((source, self.frame(), nodes.data.ptr, rows.data.ptr, first_leaf), TARGET)
 
-    def _build_tree(self, mesh: NDArray[Any]) -> tuple[int, Any, Any]:
+    def _build_tree(self, mesh: NDArray[Any]) -> tuple[int, Any, Any, Any]:
         import cupy
 
         levels = tree_levels(self.count)
@@ -96,8 +99,7 @@ class CudaMesh:
                 launch(KERNEL_TREE, "build_top", 1, Parameters(*of_level), looping=False, threads=1024)
                 break
             self._build("build_level", levels[level], *of_level)
-        self._ready = cupy.cuda.get_current_stream().record()
-        return first_leaf, nodes, rows
+        return first_leaf, nodes, rows, cupy.cuda.get_current_stream().record()
 
     @staticmethod
     def _build(name: str, items: int, *values: Any) -> None:

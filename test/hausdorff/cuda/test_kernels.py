@@ -92,7 +92,7 @@ def test_boxes_contain_what_is_below(faces):
     mesh = prepare_mesh((rng.normal(size=(faces + 2, 3)) + 1e5, rng.integers(0, faces + 2, (faces, 3))))
     on_device = cuda_mesh(mesh)
     target = on_device.target()
-    _, nodes, _ = on_device._tree
+    _, nodes, *_ = on_device._tree
     boxes = nodes.view(np.float32).reshape(-1, 2, 3, 4).get()  # node, low or high, axis, child
     order = on_device.faces.get()
     assert sorted(map(tuple, order)) == sorted(map(tuple, mesh.faces))

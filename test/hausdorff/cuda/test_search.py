@@ -1,6 +1,7 @@
 """The CUDA search beside the CPU's: intervals that intersect always, memory, deferral, determinism, many callers."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.gpu
 
 from radius_fps_ros.hausdorff.cpu.wavefront import directed as on_cpu
 from radius_fps_ros.hausdorff.cuda import directed, wavefront
+from radius_fps_ros.hausdorff.cuda.mesh import cuda_mesh
 
 
 def search(a, b, tolerance=1e-6, run=directed, **options):
@@ -160,20 +162,53 @@ def test_same_answer_every_time(plenty):
 
 
 def test_many_callers_at_once(plenty):
-    a, b = (prepare_mesh(mesh) for mesh in open_pair())
-    results = [None] * 8
+    for _ in range(10):
+        a, b = (prepare_mesh(mesh) for mesh in open_pair())
+        results = [None] * 8
 
-    def call(i):
-        with cupy.cuda.Stream(non_blocking=True):
-            results[i] = search(a, b, tolerance=1e-7)
+        def call(i, a=a, b=b, results=results):
+            with cupy.cuda.Stream(non_blocking=True):
+                results[i] = search(a, b, tolerance=1e-7)
 
-    threads = [threading.Thread(target=call, args=(i,)) for i in range(len(results))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for c in results:
-        assert (c.lower, c.upper, c.triangles) == (plenty.lower, plenty.upper, plenty.triangles)
+        threads = [threading.Thread(target=call, args=(i,)) for i in range(len(results))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for c in results:
+            assert (c.lower, c.upper, c.triangles) == (plenty.lower, plenty.upper, plenty.triangles)
+
+
+DELAY = """
+extern "C" __global__ void delay(long long cycles) {
+    for (const long long start = clock64(); clock64() - start < cycles;) {}
+}
+"""
+
+
+def test_who_finds_a_tree_waits_until_it_is_built():
+    rng = np.random.default_rng(3)
+    mesh = cuda_mesh(prepare_mesh((rng.normal(size=(3000, 3)), rng.integers(0, 3000, (6000, 3)))))
+    delay = cupy.RawKernel(DELAY, "delay")
+    delay((1,), (1,), (np.int64(0),))
+    seen = []
+
+    def find():
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            mesh.target()
+            seen.append(mesh._tree[1].copy())
+            stream.synchronize()
+
+    finder = threading.Thread(target=find)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        with mesh._lock:
+            finder.start()
+            time.sleep(0.2)  # it waits for the lock, and for nothing that comes now
+            delay((1,), (1,), (np.int64(100_000_000),))
+            mesh._tree = mesh._build_tree(mesh.source())
+        finder.join()
+        stream.synchronize()
+    np.testing.assert_array_equal(seen[0].get(), mesh._tree[1].get())
 
 
 def test_device_memory_goes_with_the_prepared_mesh():
