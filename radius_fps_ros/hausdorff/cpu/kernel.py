@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from ...device.jit import cached_jit
@@ -22,15 +22,26 @@ ROW_OF_FARTHEST = 6
 NOTHING = (-1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0)
 
 
-@intrinsic
-def _load(typingctx: Any, array: Any) -> Any:
+def _load(array: NDArray) -> int:
     """First element of an int64 array, from memory each time: the compiler may not move it out of a loop."""
+    return array[0]
 
+
+@intrinsic
+def _load_atomic(typingctx: Any, array: Any) -> Any:
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         return builder.load_atomic(data, "monotonic", 8)
 
     return types.int64(array), generate
+
+
+@overload(_load)  # type: ignore[untyped-decorator]
+def _compiled_load(array: Any) -> Any:
+    def load(array: Any) -> Any:
+        return _load_atomic(array)
+
+    return load
 
 
 @jit
