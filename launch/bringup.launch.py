@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ament_index_python.packages import get_package_share_directory
-from launch import Action, Condition, LaunchDescription
+from ament_index_python.packages import PackageNotFoundError, get_package_prefix, get_package_share_directory
+from launch import Action, Condition, LaunchContext, LaunchDescription
 from launch.actions import GroupAction, IncludeLaunchDescription, OpaqueFunction
 from launch.conditions import IfCondition
 from launch.launch_description_sources import PythonLaunchDescriptionSource
@@ -11,10 +11,12 @@ from launch.substitutions import LaunchConfiguration as value
 from launch.substitutions import NotEqualsSubstitution
 from launch_ros.actions import Node
 
-from radius_fps_ros.nodes.launching import argument, large_cloud_transport, replay_arguments
+from radius_fps_ros.errors import RadiusFpsError
+from radius_fps_ros.nodes.launching import argument, choose_player, large_cloud_transport, replay_arguments
 
 SHARE = Path(get_package_share_directory("radius_fps_ros"))
 PERCEPTION = "radius_fps_perception"
+PLAYS = NotEqualsSubstitution(value("bag"), "")
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -45,10 +47,22 @@ def generate_launch_description() -> LaunchDescription:
             "replay",
             *("bag", "namespace", "points"),
             *(entry.name for entry in replay),
-            condition=IfCondition(NotEqualsSubstitution(value("bag"), "")),
+            condition=IfCondition(PLAYS),
         ),
     ]
-    return LaunchDescription([*arguments, *large_cloud_transport(), *parts, _rviz()])
+    check = OpaqueFunction(function=_check_programs)
+    return LaunchDescription([*arguments, *large_cloud_transport(), check, *parts, _rviz()])
+
+
+def _check_programs(context: LaunchContext) -> None:
+    """Fail while nothing is started yet: launch does not end the processes that run when an action fails."""
+    if IfCondition(PLAYS).evaluate(context):
+        choose_player(value("player").perform(context))
+    if IfCondition(value("rviz")).evaluate(context):
+        try:
+            get_package_prefix("rviz2")
+        except PackageNotFoundError as error:
+            raise RadiusFpsError("rviz:=true needs the package rviz2, which is not installed") from error
 
 
 def _part(name: str, *passed: str, params_file: str | None = None, condition: Condition | None = None) -> Action:

@@ -1,5 +1,6 @@
 """Arguments of the launch files, and who plays a bag. A stand-in takes the place of `ros2 bag`, which PyPI lacks."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import pytest
 for package in ("launch_testing", "launch_ros"):
     pytest.importorskip(package, reason=f"{package} is not installed (a ROS distribution has it)")
 
+from ament_index_python.packages import get_packages_with_prefixes
 from launch import LaunchContext, LaunchDescription, LaunchService
+from launch.actions import RegisterEventHandler
+from launch.event_handlers import OnProcessStart
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 
 from radius_fps_ros.errors import RadiusFpsError
@@ -33,6 +37,30 @@ def test_bringup_offers_no_arguments_that_would_reach_both_nodes_or_none():
     source = PythonLaunchDescriptionSource(str(LAUNCH / "bringup.launch.py"))
     arguments = source.get_launch_description(LaunchContext()).get_launch_arguments()
     assert not {"name", "params_file"} & {argument.name for argument in arguments}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"rviz": "true"}, "rviz:=true needs the package rviz2, which is not installed"),
+        ({"bag": "drive.mcap", "player": "rosbag2"}, "player:=rosbag2 needs the command `ros2 bag`"),
+    ],
+)
+def test_bringup_starts_nothing_where_a_program_is_missing(monkeypatch, caplog, arguments, sentence):
+    if "rviz" in arguments and "rviz2" in get_packages_with_prefixes():
+        pytest.skip("rviz2 is installed")
+    monkeypatch.setenv("PATH", "/nowhere")
+    started = []
+    note = RegisterEventHandler(OnProcessStart(on_start=lambda event, context: started.append(event.process_name)))
+    logging.getLogger("launch").addHandler(caplog.handler)
+    service = LaunchService(noninteractive=True)
+    service.include_launch_description(LaunchDescription([note, included("bringup", **arguments)]))
+    try:
+        assert service.run() == 1
+    finally:
+        logging.getLogger("launch").removeHandler(caplog.handler)
+    assert sentence in caplog.text
+    assert started == []
 
 
 def test_all_launch_files_are_found():
