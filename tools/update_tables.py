@@ -229,6 +229,18 @@ def node_latency() -> str:
     return markdown(f"{headings} | command", rows)
 
 
+def frame_cuda() -> str:
+    results = load("frame_cuda")
+    stages = ("upload", "decode", "sample", "voxelize", "backbone", "gather", "pack", "download")
+    rows = []
+    for row in results["rows"]:
+        spent = (ms(row["stage_ms_median"].get(stage)) for stage in stages)
+        whole = (ms(row["device_ms"]), ms(row["wall_ms"]["50"]), times(row["times_faster_than_stage_by_stage"]))
+        rows.append((f"{row['points']:,}", row["features"], *spent, *whole))
+    headings = f"points | features | {' | '.join(stages)} | device in all, ms | frame, ms | times faster than"
+    return f"{origin(results, 'cuda')}\n\n{markdown(headings + ' stage by stage', rows)}"
+
+
 def process_bag() -> str:
     parts = []
     for name, what in (("process_bag", "sampling"), ("process_bag_features", "with features")):
@@ -309,7 +321,7 @@ def summary() -> str:
         results,
         "cuda",
     )
-    for name in ("node_latency", "node_latency_h200_40hz"):
+    for name in ("node_latency", "node_latency_h200_float32"):
         results = load(name)
         (row,) = results["rows"]
         features = row["features_latency_ms"]
@@ -330,7 +342,7 @@ TABLES: dict[str, Callable[[], str]] = {
     for table in (
         summary, fps_cpu, fps_cuda, backbone_cpu, backbone_cuda, hausdorff_cpu, hausdorff_cpu_pairs, hausdorff_cuda,
         middleware, hausdorff_service,
-        node_latency, process_bag,
+        frame_cuda, node_latency, process_bag,
     )
 }  # fmt: skip
 
