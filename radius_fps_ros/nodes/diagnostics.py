@@ -86,10 +86,10 @@ def _frame_warnings(answerer: FrameAnswerer) -> list[str]:
     warnings = []
     if grant is not None and grant.degraded:
         warnings.append(f"over budget: {grant.reason}")
-    if log.refused:
+    if log.recently("refused", log.refused):
         warnings.append(f"{log.refused} frames refused, the last one because {log.last_refusal}")
-    if log.features_missed:
+    if log.recently("features missed", log.features_missed):
         warnings.append(f"{log.features_missed} frames without features, the last because {log.last_miss}")
-    if log.deadlines_missed or answerer.dropped():
+    if log.recently("late", log.deadlines_missed + answerer.dropped()):
         warnings.append("frames dropped or late")
     return warnings

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+RECENT = 10.0  # s that a warning outlasts what it warns of
 WINDOW = 200  # frames: 20 s at 10 Hz, enough for a p99 that one outlier does not set alone
 
 
@@ -22,6 +23,7 @@ class FrameLog:
     last_refusal: str = ""
     features_missed: int = 0
     last_miss: str = ""
+    _grown: dict[str, tuple[int, float]] = field(default_factory=dict)
     _finished: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     @property
@@ -45,6 +47,15 @@ class FrameLog:
         """Count an answered frame that got no features."""
         self.features_missed += 1
         self.last_miss = sentence
+
+    def recently(self, what: str, count: int) -> bool:
+        """Whether ``count``, told here every second or so, has grown within the last `RECENT` seconds."""
+        known, when = self._grown.get(what, (0, -RECENT))
+        now = time.monotonic()
+        if count > known:
+            when = now
+        self._grown[what] = count, when
+        return count > 0 and now - when < RECENT
 
     def rate(self, seconds: float) -> float:
         """Answered frames a second over the last ``seconds``."""
