@@ -33,13 +33,14 @@ class Admission:
             yield Turn.FULL
             return
         try:
-            while not self._running.acquire(timeout=POLL):
-                if given_up():
-                    yield Turn.GIVEN_UP
-                    return
+            admitted = False
+            while not admitted and not given_up():
+                admitted = self._running.acquire(timeout=POLL)
             try:
-                yield Turn.RUN
+                # Looked at again: the running one may have made room because it was cancelled together with this one.
+                yield Turn.RUN if admitted and not given_up() else Turn.GIVEN_UP
             finally:
-                self._running.release()
+                if admitted:
+                    self._running.release()
         finally:
             self._places.release()
