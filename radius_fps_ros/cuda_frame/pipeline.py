@@ -78,8 +78,7 @@ class CudaFramePipeline:
         """See `Pipeline.process`."""
         upload = message if isinstance(message, Upload) else self.load(message)
         with self._faults(upload.cloud):
-            if upload.error is not None:
-                raise upload.error
+            upload.check()
             return self._process(upload, settings, features and self._extractor is not None)
 
     @contextmanager

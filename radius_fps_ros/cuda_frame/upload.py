@@ -11,6 +11,7 @@ import cupy
 import numpy as np
 
 from ..clouds.decode import CloudBytes, check_cloud
+from ..errors import InputError
 
 _HEADROOM = 1.25  # room over the first message's size, so that one that is a little larger needs no new memory
 
@@ -60,6 +61,14 @@ class Upload:
     error: Exception | None = None
     milliseconds: float = 0.0
 
+    def check(self) -> None:
+        """Raise what was wrong, and forget it: its traceback holds whoever raised it, and so this and the message."""
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None
+
 
 class Uploads:
     """The slots, as many as uploads are held at a time: in a node one in work, one that waits, one that arrives.
@@ -82,6 +91,8 @@ class Uploads:
                 slot.owner = weakref.ref(upload)
                 slot.send(cloud.data, self._stream)
                 upload.slot = slot
+        except InputError as error:
+            upload.error = error.with_traceback(None)  # which would hold this frame, and so the upload and its message
         except Exception as error:
             upload.error = error
         upload.milliseconds = (time.perf_counter() - begin) * 1e3

@@ -1,8 +1,10 @@
 """The CUDA pipeline gives what the host's gives, byte for byte, whatever the message; and keeps its memory."""
 
+import contextlib
 import dataclasses
 import gc
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -225,6 +227,24 @@ def test_uploads_may_begin_early_and_be_dropped(sampling):
         if k % 3 == 1:
             continue  # dropped
         assert_equal(outcome(ours, upload, settings), outcome(theirs, message, settings))
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_refused_message_is_let_go_at_once(sampling, dropped):
+    """Not only when the garbage collector comes by: malformed clouds are as large as good ones."""
+    ours, _ = sampling
+    message = dataclasses.replace(street(1000), data=b"")
+    kept = weakref.ref(message)
+    gc.disable()
+    try:
+        upload = ours.load(message)
+        if not dropped:
+            with contextlib.suppress(InputError):
+                ours.process(upload, PipelineSettings(10))
+        del upload, message
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_frames_of_a_known_size_take_no_memory(featured):
