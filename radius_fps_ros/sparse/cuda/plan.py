@@ -78,6 +78,7 @@ class Plan:
             bias[: layer.out_channels] = cupy.asarray(layer.bias)
             self.biases.append(bias)
             self.weights.append(self._weight(layer, in_width, width))
+        cupy.cuda.get_current_stream().synchronize()  # passes may run on streams that do not wait for this one
 
     def _weight(self, layer: LayerSpec, in_width: int, width: int) -> Any:
         import cupy
