@@ -11,6 +11,7 @@ MEASURES = ("none", "features", "samples")
 WINDOW = 5  # measurements whose median counts: two outliers do not move it, and a new load shows after three
 ENOUGH = 3  # measurements before anything is withheld; the first frames may be slow only because they are the first
 HEADROOM = 0.9  # share of the budget that is planned with; a full frame must fit into it to end a degradation
+STEPS = 16  # numbers of samples that are granted: each has a CUDA graph, of which few are kept
 MAX_FEATURES_EVERY = 10  # features come at least this often, or nobody would notice that they fit again
 
 
@@ -81,7 +82,8 @@ class Budget:
                 least = full - extracting + extracting / every
             elif settings.over_budget == "samples":
                 fitting = max(0.0, planned - fixed - extracting) / max(per_sample, 1e-9)
-                samples = min(settings.n_samples, max(settings.min_samples, int(fitting)))
+                step = max(1, settings.n_samples // STEPS)
+                samples = min(settings.n_samples, max(settings.min_samples, int(fitting) // step * step))
                 least = fixed + per_sample * samples + extracting
         reason = _sentence(settings, samples, every, full, least)
         self._degraded = bool(reason)

@@ -61,8 +61,18 @@ def test_without_features_there_are_none_to_thin():
 
 def test_a_prefix_that_fits_is_granted():
     (grant,) = run(Budget(), SAMPLES, 20, fixed=3.0, per_sample=0.003)[-1:]
-    assert grant.samples == 2000  # (0.9 * 10 - 3) / 0.003
-    assert grant.reason == "2000 of 4096 samples, because all would take up to 15.3 ms and budget_ms is 10"
+    assert grant.samples == 1792  # (0.9 * 10 - 3) / 0.003 is 2000, and a step 256
+    assert grant.reason == "1792 of 4096 samples, because all would take up to 15.3 ms and budget_ms is 10"
+
+
+def test_times_that_vary_a_little_change_the_number_of_samples_seldom():
+    budget, rng = Budget(), np.random.default_rng(0)
+    granted = []
+    for _ in range(300):
+        grant = budget.grant(SAMPLES, features=False)
+        budget.record(grant, *rng.normal(1, 0.03, 2) * (3.0, 0.003 * grant.samples), None)
+        granted.append(grant.samples)
+    assert len(set(granted[20:])) <= 4
 
 
 def test_never_fewer_than_min_samples():
@@ -75,7 +85,7 @@ def test_never_fewer_than_min_samples():
 
 def test_the_features_time_counts_where_samples_give_way():
     (grant,) = run(Budget(), SAMPLES, 20, fixed=1.0, per_sample=0.002, features=4.0)[-1:]
-    assert grant.samples == 2000  # (0.9 * 10 - 1 - 4) / 0.002
+    assert grant.samples == 1792  # (0.9 * 10 - 1 - 4) / 0.002 is 2000, and a step 256
     assert grant.features
 
 
