@@ -9,10 +9,17 @@ from launch.conditions import IfCondition
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration as value
 from launch.substitutions import NotEqualsSubstitution
+from launch.utilities.type_utils import get_typed_value
 from launch_ros.actions import Node
 
 from radius_fps_ros.errors import RadiusFpsError
-from radius_fps_ros.nodes.launching import argument, choose_player, large_cloud_transport, replay_arguments
+from radius_fps_ros.nodes.launching import (
+    REPLAY_TYPES,
+    argument,
+    choose_player,
+    large_cloud_transport,
+    replay_arguments,
+)
 
 SHARE = Path(get_package_share_directory("radius_fps_ros"))
 PERCEPTION = "radius_fps_perception"
@@ -50,14 +57,20 @@ def generate_launch_description() -> LaunchDescription:
             condition=IfCondition(PLAYS),
         ),
     ]
-    check = OpaqueFunction(function=_check_programs)
+    check = OpaqueFunction(function=_check)
     return LaunchDescription([*arguments, *large_cloud_transport(), check, *parts, _rviz()])
 
 
-def _check_programs(context: LaunchContext) -> None:
+def _check(context: LaunchContext) -> None:
     """Fail while nothing is started yet: launch does not end the processes that run when an action fails."""
+    IfCondition(value("hausdorff")).evaluate(context)
     if IfCondition(PLAYS).evaluate(context):
         choose_player(value("player").perform(context))
+        for name, kind in REPLAY_TYPES.items():
+            try:
+                get_typed_value(value(name).perform(context), kind)
+            except ValueError as error:
+                raise RadiusFpsError(f"{name}:={value(name).perform(context)} cannot be used: {error}") from error
     if IfCondition(value("rviz")).evaluate(context):
         try:
             get_package_prefix("rviz2")

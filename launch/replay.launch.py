@@ -8,7 +8,13 @@ from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
-from radius_fps_ros.nodes.launching import argument, choose_player, large_cloud_transport, replay_arguments
+from radius_fps_ros.nodes.launching import (
+    REPLAY_TYPES,
+    argument,
+    choose_player,
+    large_cloud_transport,
+    replay_arguments,
+)
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -40,7 +46,7 @@ def _player(context: LaunchContext) -> list[Action]:
             base = make_namespace_absolute(prefix_namespace(pushed, text("namespace")) or "")
             command += ["--remap", f"{topic}:={prefix_namespace(base, points)}"]
         return [ExecuteProcess(cmd=command, output="screen")]
-    types = {"bag": str, "topic": str, "rate": float, "loop": bool, "clock": bool, "wait": float}
+    types = {"bag": str, "topic": str, **REPLAY_TYPES}
     return [
         Node(
             package="radius_fps_ros",

@@ -22,6 +22,7 @@ from ..share import share_file
 from .processes import NodeProcessError, request_transition, spinning_node
 from .shared_memory import remove_ownerless_segments
 
+REPLAY_TYPES = {"rate": float, "loop": bool, "clock": bool, "wait": float}  # of the arguments that are not text
 PLAYERS = ("auto", "rosbag2", "radius_fps")
 RESPAWN_DELAY = 2.0  # s
 

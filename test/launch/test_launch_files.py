@@ -44,9 +44,12 @@ def test_bringup_offers_no_arguments_that_would_reach_both_nodes_or_none():
     [
         ({"rviz": "true"}, "rviz:=true needs the package rviz2, which is not installed"),
         ({"bag": "drive.mcap", "player": "rosbag2"}, "player:=rosbag2 needs the command `ros2 bag`"),
+        ({"hausdorff": "yes"}, "expected one of [true, 1, false, 0] but got 'yes'"),
+        ({"bag": "drive.mcap", "loop": "perhaps"}, "loop:=perhaps cannot be used"),
+        ({"bag": "drive.mcap", "rate": "fast"}, "rate:=fast cannot be used"),
     ],
 )
-def test_bringup_starts_nothing_where_a_program_is_missing(monkeypatch, caplog, arguments, sentence):
+def test_bringup_starts_nothing_where_something_is_missing_or_wrong(monkeypatch, caplog, arguments, sentence):
     if "rviz" in arguments and "rviz2" in get_packages_with_prefixes():
         pytest.skip("rviz2 is installed")
     monkeypatch.setenv("PATH", "/nowhere")
