@@ -84,7 +84,8 @@ def perception_diagnostics(
 def _frame_warnings(answerer: FrameAnswerer) -> list[str]:
     log, grant = answerer.log, answerer.grant
     warnings = []
-    if grant is not None and grant.degraded:
+    degrading = log.recently("degraded", log.degraded)  # the last grant tells nothing once no more clouds come
+    if degrading and grant is not None and grant.degraded:
         warnings.append(f"over budget: {grant.reason}")
     if log.recently("refused", log.refused):
         warnings.append(f"{log.refused} frames refused, the last one because {log.last_refusal}")
