@@ -1,5 +1,6 @@
 """Ending a certification while its structures are built, and inside a single query that visits all of a mesh."""
 
+import gc
 import threading
 import time
 
@@ -10,6 +11,7 @@ from radius_fps_ros.hausdorff import Status, certify_hausdorff, prepare_mesh
 from radius_fps_ros.hausdorff.cpu import bvh
 from radius_fps_ros.hausdorff.cpu.certified import certified_distance
 from radius_fps_ros.hausdorff.cpu.queries import nearest, within
+from radius_fps_ros.hausdorff.cpu.wavefront import Wavefront
 from radius_fps_ros.hausdorff.cpu.workers import Interrupted, Workers
 
 from . import shapes
@@ -150,3 +152,15 @@ def test_a_failing_callback_during_the_build_reaches_the_caller():
 
     with pytest.raises(KeyError, match="mine"):
         certify(prepare_mesh(LARGE), progress=progress)
+
+
+def test_a_search_gives_its_memory_back_at_once():
+    """Not only when the garbage collector comes by, which does not know how large the arrays are."""
+    certify(waves(20), progress=lambda state: None)  # compiles, which leaves cycles of its own
+    gc.collect()
+    gc.disable()
+    try:
+        assert certify(waves(20), progress=lambda state: None).status is Status.CONVERGED
+        assert not [each for each in gc.get_objects() if isinstance(each, Wavefront)]
+    finally:
+        gc.enable()

@@ -38,6 +38,8 @@ class Watch:
     ) -> None:
         self._over.set()
         self._thread.join()
+        # It holds the search, which holds this: all memory would stay until the garbage collector comes by.
+        del self._state
 
     def look(self) -> Status | None:
         """The status with which a limit or the caller ends the work, or None; shows the interval now and then."""
