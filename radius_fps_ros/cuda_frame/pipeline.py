@@ -31,7 +31,7 @@ from .layout import capacity_for, frame_argument
 from .passes import NETWORK_STAGES, FramePass
 from .upload import Upload, Uploads
 
-MOST_PASSES = 4  # sizes of clouds whose buffers and graphs are kept
+MOST_PASSES = 8  # sizes of clouds, with and without features, whose buffers and graphs are kept
 
 
 class CudaFramePipeline:
