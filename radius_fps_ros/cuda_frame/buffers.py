@@ -6,7 +6,6 @@ from typing import Any
 
 import cupy
 import numpy as np
-import numpy.typing as npt
 
 from ..sampling.cuda.layout import SUMMARY_WORDS
 
@@ -19,7 +18,6 @@ class FrameBuffers:
 
     Attributes:
         capacity: rows of ``points``.
-        most_samples: rows of the outbox.
         points: (capacity, 3) float32 on the device, NaN in rows that are not used.
         columns: (capacity, F) float32 on the device, the network's input features.
         start: (1,) uint32 on the device, the first used row; all ones when there is none.
@@ -30,8 +28,11 @@ class FrameBuffers:
     """
 
     def __init__(self, capacity: int, most_samples: int, point_step: int, columns: int, channels: int, status: int):
-        """``channels`` features a sample and ``status`` words of the network; both 0 without features."""
-        self.capacity, self.most_samples = capacity, most_samples
+        """``most_samples`` records of ``point_step`` bytes fit.
+
+        ``channels`` features a sample and ``status`` words of the network; both 0 without features.
+        """
+        self.capacity = capacity
         self.points = cupy.empty((capacity, 3), np.float32)
         self.columns = cupy.empty((capacity, columns), np.float32)
         self.start = cupy.empty(1, np.uint32)
@@ -50,11 +51,9 @@ class FrameBuffers:
             size += -(-int(np.prod(shape)) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
         self._device = cupy.empty(size, np.uint8)
         self._pinned = np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
-        self.outbox, self.inbox = ({n: _part(box, places[n], *parts[n]) for n in parts} for box in self._boxes())
-        self.nbytes = self.points.nbytes + self.columns.nbytes + size
-
-    def _boxes(self) -> tuple[Any, npt.NDArray[np.uint8]]:
-        return self._device, self._pinned
+        self.outbox, self.inbox = (
+            {n: _part(box, places[n], *parts[n]) for n in parts} for box in (self._device, self._pinned)
+        )
 
     def clear(self) -> None:
         """Queue on the current stream what `decode` expects of ``counts`` and ``start``."""

@@ -98,10 +98,6 @@ class Uploads:
         upload.milliseconds = (time.perf_counter() - begin) * 1e3
         return upload
 
-    def clear(self) -> None:
-        """Forget all slots, and with them their memory once their uploads are gone."""
-        self._slots = []
-
     def _free_slot(self) -> _Slot:
         for slot in self._slots:
             if slot.owner is None or slot.owner() is None:
