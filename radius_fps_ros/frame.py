@@ -70,7 +70,7 @@ class Pipeline(Protocol):
         """The backend that runs, and why."""
 
     def warm_up(self) -> None:
-        """Compile everything, so that the first frame is not slowed by it."""
+        """Compile everything and, on a device, make buffers for a LiDAR's cloud, so that no frame waits for it."""
 
     def load(self, message: Any) -> Any:
         """Begin with a frame before its turn, while another is in work; what `process` takes in place of the message.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .clouds import Cloud, CloudData, decode_cloud, encode_cloud
+from .clouds import Cloud
 from .errors import InputError
 from .faults import faults_as_sentences
 from .share import share_file
@@ -85,7 +85,7 @@ class FeatureExtractor:
 
     def warm_up(self) -> None:
         """Compile everything, so that the first frame is not slowed by it."""
-        cloud = decode_cloud(example_cloud(self.config))
+        cloud = _example_cloud(self.config)
         self(cloud, None, np.arange(0, len(cloud), 10))
 
     def __call__(
@@ -139,14 +139,14 @@ class FeatureExtractor:
         return tuple(cupy.asarray(array) for array in arrays)
 
 
-def example_cloud(config: BackboneConfig | None) -> CloudData:
-    """A small cloud to warm up with: random points in the range of ``config``, or anywhere, and the fields it reads."""
-    names = ("x", "y", "z", *(config.fields if config is not None else ()))
-    low, high = np.reshape(config.point_cloud_range if config is not None else (-1, -1, -1, 1, 1, 1), (2, 3))
+def _example_cloud(config: BackboneConfig) -> Cloud:
+    """A small cloud to warm up with: random points in the range of ``config``, and the fields that it reads."""
+    low, high = np.reshape(config.point_cloud_range, (2, 3))
     xyz = np.random.default_rng(0).uniform(low, high, size=(2000, 3))
-    records = np.zeros(len(xyz), [(name, np.float32) for name in dict.fromkeys(names)])
+    names = dict.fromkeys(("x", "y", "z", *config.fields))
+    records = np.zeros(len(xyz), [(name, np.float32) for name in names])
     records["x"], records["y"], records["z"] = xyz.T
-    return encode_cloud(Cloud.of_records(records))
+    return Cloud.of_records(records)
 
 
 def named_config(name: str, backend: str) -> BackboneConfig:

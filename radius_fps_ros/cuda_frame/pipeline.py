@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ..clouds import CloudData
+from ..clouds import Cloud, CloudData, encode_cloud
 from ..clouds.decode import CloudBytes, coordinate_fields
+from ..clouds.synthetic import street_scan
 from ..device import BackendChoice
 from ..errors import BackendError, InputError
 from ..faults import faults_as_sentences, is_out_of_memory
 from ..frame import FrameResult, PipelineSettings, check_usable
-from ..frame_features import FeatureExtractor, FrameFeatures, example_cloud
+from ..frame_features import FeatureExtractor, FrameFeatures
 from ..sampling import SamplingStats
 from ..sampling.cuda import CudaEngine
 from ..sampling.cuda.engine import Output, read_summary
@@ -31,6 +32,7 @@ from .layout import capacity_for, frame_argument
 from .passes import NETWORK_STAGES, FramePass
 from .upload import Upload, Uploads
 
+WARM_UP_POINTS = 1 << 17  # a LiDAR of 64 or 128 beams
 MOST_PASSES = 8  # sizes of clouds, with and without features, whose buffers and graphs are kept
 
 
@@ -64,9 +66,11 @@ class CudaFramePipeline:
 
     def warm_up(self) -> None:
         """See `Pipeline.warm_up`."""
-        message = example_cloud(None if self._extractor is None else self._extractor.config)
+        self._sampler.warm_up()  # for clouds of other sizes, which other methods sample
+        fields = () if self._extractor is None else self._extractor.config.fields
+        message = _scan_with(("x", "y", "z", *fields))
         for _ in range(3):  # queued, captured, replayed
-            result = self.process(message, PipelineSettings(n_samples=64))
+            result = self.process(message, PipelineSettings())
             if result.features is not None:
                 result.features()
 
@@ -241,3 +245,12 @@ def _first_records(cloud: CloudBytes, box: FrameBuffers, count: int) -> CloudDat
         data=data,
         is_dense=True,
     )
+
+
+def _scan_with(names: Sequence[str]) -> CloudData:
+    """A scan of `WARM_UP_POINTS` with these fields; those that a LiDAR does not give are 0."""
+    scan = street_scan(WARM_UP_POINTS)
+    records = np.zeros(len(scan), [(name, np.float32) for name in dict.fromkeys(names)])
+    for name in set(names) & set(scan.dtype.names or ()):
+        records[name] = scan[name]
+    return encode_cloud(Cloud.of_records(records))
