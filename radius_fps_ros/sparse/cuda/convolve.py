@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...device import KernelFile
 from ...errors import InputError
 from ..rulebook import Rulebook
 from .kernels import (
@@ -15,6 +16,7 @@ from .kernels import (
     aligned,
     blocks,
     compute_capability,
+    find_function,
     launch,
     multiprocessors,
     shared_limit,
@@ -130,6 +132,18 @@ def fitting_tiles(width: int, volume: int, in_width: int, dtype: Any) -> list[Ge
     ]
 
 
+def _usable_tiles(width: int, volume: int, in_width: int, dtype: Any) -> list[GemmTile] | list[WarpgroupTile]:
+    """The fitting tiles among which the number of rows decides: of `implicit_gemm.cu` always the best."""
+    tiles = fitting_tiles(width, volume, in_width, dtype)
+    return tiles if isinstance(tiles[0], WarpgroupTile) else tiles[:1]
+
+
+def _kernel_of(tile: GemmTile | WarpgroupTile) -> tuple[KernelFile, str]:
+    if isinstance(tile, WarpgroupTile):
+        return KERNEL_WARPGROUP_GEMM, "warpgroup_gemm"
+    return KERNEL_IMPLICIT_GEMM, "implicit_gemm"
+
+
 def pack_weight(weight: Any, in_width: int, out_width: int, dtype: Any) -> Any:
     """Weights (K, C_in, C_out) in the order in which the kernel of `fitting_tiles` reads them, zero where padded.
 
@@ -175,6 +189,14 @@ def _rounded_by_truncation(values: Any) -> Any:
     return (packed.view(cupy.uint32) | words & np.uint32(0x80000000)).view(cupy.float32)
 
 
+def load_implicit_gemm(volume: int, in_width: int, width: int, dtype: Any) -> None:
+    """Load every kernel that `launch_implicit_gemm` may choose, so that no frame waits for one."""
+    pieces = log_pieces(in_width, dtype)
+    for tile in _usable_tiles(width, volume, in_width, dtype):
+        macros = tile.macros(np.dtype(dtype) == np.float16, pieces, width)
+        find_function(*_kernel_of(tile), shared=tile.shared_bytes(volume, pieces), **macros)
+
+
 def launch_implicit_gemm(
     features: Any,
     packed: Any,
@@ -193,13 +215,11 @@ def launch_implicit_gemm(
     volume, pitch = neighbours.shape
     width = out.shape[1]
     pieces = log_pieces(features.shape[1], features.dtype)
-    tile, *others = fitting_tiles(width, volume, features.shape[1], features.dtype)
-    kernel, name = KERNEL_IMPLICIT_GEMM, "implicit_gemm"
-    if isinstance(tile, WarpgroupTile):
-        kernel, name = KERNEL_WARPGROUP_GEMM, "warpgroup_gemm"
-        expected = limit * 4 // 5  # of a network's capacities, which have a quarter to spare
-        if others and blocks(expected, tile.rows) * (width // tile.columns) > multiprocessors():
-            tile = others[0]
+    tile, *others = _usable_tiles(width, volume, features.shape[1], features.dtype)
+    expected = limit * 4 // 5  # of a network's capacities, which have a quarter to spare
+    if others and blocks(expected, tile.rows) * (width // tile.columns) > multiprocessors():
+        tile = others[0]
+    kernel, name = _kernel_of(tile)
     launch(
         kernel,
         name,

@@ -12,7 +12,7 @@ from ...errors import InputError
 from ..geometry import ConvGeometry, Triple
 from ..network import LayerSpec
 from ..tensor import compose_lattice
-from .convolve import choose_algorithm, input_width, output_width, pack_weight
+from .convolve import choose_algorithm, input_width, load_implicit_gemm, output_width, pack_weight
 from .rulebook import MAX_TILES, SiteList, Tiling, output_sites
 
 Lattice = list[tuple[int, Triple, Triple, tuple[float, float, float]]]
@@ -84,6 +84,7 @@ class Plan:
         import cupy
 
         if self.algorithm == "implicit_gemm":
+            load_implicit_gemm(layer.geometry.volume, in_width, width, self.dtype)
             return pack_weight(cupy.asarray(layer.weight), in_width, width, self.dtype)
         padded = np.zeros((layer.geometry.volume, in_width, width), dtype=self.dtype)
         padded[:, : layer.in_channels, : layer.out_channels] = layer.weight
