@@ -193,8 +193,9 @@ def load_implicit_gemm(volume: int, in_width: int, width: int, dtype: Any) -> No
     """Load every kernel that `launch_implicit_gemm` may choose, so that no frame waits for one."""
     pieces = log_pieces(in_width, dtype)
     for tile in _usable_tiles(width, volume, in_width, dtype):
+        kernel, name = _kernel_of(tile)
         macros = tile.macros(np.dtype(dtype) == np.float16, pieces, width)
-        find_function(*_kernel_of(tile), shared=tile.shared_bytes(volume, pieces), **macros)
+        find_function(kernel, name, shared=tile.shared_bytes(volume, pieces), **macros)
 
 
 def launch_implicit_gemm(
