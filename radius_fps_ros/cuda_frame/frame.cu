@@ -68,11 +68,20 @@ __device__ __forceinline__ bool is_finite(float value) {
     return (__float_as_uint(value) & 0x7f800000u) != 0x7f800000u;
 }
 
+// The device's clock [ns].
+__device__ __forceinline__ u64 now() {
+    u64 time;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+    return time;
+}
+
 // points: (capacity, 3), NaN where a point is not used or the frame has ended; columns: (capacity, frame.columns).
 // counts: finite points, used points; start: the first used point. They are 0, 0 and all ones before.
+// begin_and_end: when this began, and when it was done. Earlier times may stand there.
 extern "C" __global__ void decode(const u8* __restrict__ data, Frame frame, u32 capacity, float* __restrict__ points,
-                                  float* __restrict__ columns, u32* counts, u32* start) {
+                                  float* __restrict__ columns, u32* counts, u32* start, u64* begin_and_end) {
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0 && begin_and_end) begin_and_end[0] = now();
     const bool present = i < frame.points;
     float xyz[3];
     bool finite = present, used = false;
@@ -102,19 +111,24 @@ extern "C" __global__ void decode(const u8* __restrict__ data, Frame frame, u32 
     if (threadIdx.x == 0 && used_here) atomicAdd(&counts[1], used_here);
     const u32 warp_used = __ballot_sync(0xffffffffu, used);
     if (warp_used && threadIdx.x % 32 == 0) atomicMin(start, i + __ffs(warp_used) - 1);
+    if (threadIdx.x == 0 && begin_and_end) atomicMax(&begin_and_end[1], now());
 }
 
-// One block: what the sampler and the network report goes to the outbox.
+// One block: what the sampler and the network report goes to the outbox; end: when it was done.
 extern "C" __global__ void report(const u32* __restrict__ summary, u32 summary_words, u32* __restrict__ summary_out,
-                                  const u32* __restrict__ status, u32 status_words, u32* __restrict__ status_out) {
+                                  const u32* __restrict__ status, u32 status_words, u32* __restrict__ status_out,
+                                  u64* end) {
     for (u32 k = threadIdx.x; k < summary_words; k += blockDim.x) summary_out[k] = summary[k];
     for (u32 k = threadIdx.x; k < status_words; k += blockDim.x) status_out[k] = status[k];
+    if (threadIdx.x == 0 && end) *end = now();
 }
 
-// A warp a sample: its row and its record go to the outbox. summary[0] is the number of samples.
+// A warp a sample: its row and its record go to the outbox. summary[0] is the number of samples; begin: when this began.
 extern "C" __global__ void pack(const u8* __restrict__ data, Frame frame, const long long* __restrict__ samples,
-                                const u32* __restrict__ summary, long long* __restrict__ rows, u8* __restrict__ records) {
+                                const u32* __restrict__ summary, long long* __restrict__ rows, u8* __restrict__ records,
+                                u64* begin) {
     const u32 sample = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+    if (blockIdx.x == 0 && threadIdx.x == 0 && begin) *begin = now();
     if (sample >= summary[0]) return;
     const long long row = samples[sample];
     const u8* const from = record(data, frame, (u32)row);
@@ -127,9 +141,5 @@ extern "C" __global__ void pack(const u8* __restrict__ data, Frame frame, const 
         for (u32 k = lane; k < frame.point_step; k += 32) to[k] = from[k];
 }
 
-// The device's clock [ns], read when all before it on the stream is done.
-extern "C" __global__ void stamp(u64* __restrict__ at) {
-    u64 now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    *at = now;
-}
+// When all before it on the stream was done.
+extern "C" __global__ void stamp(u64* __restrict__ at) { *at = now(); }

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import cupy
-import numpy as np
 
 from ..sampling.cuda import CudaEngine
 from ..sampling.cuda.engine import Output
@@ -16,7 +15,8 @@ from .kernels import launch
 
 MOST_GRAPHS = 4  # numbers of samples whose graphs a pass keeps
 
-# Stamps: the device's clock at the beginning, and after each of these.
+# Stamps: the device's clock at the beginning, and after each of these. Where they can, kernels that run anyway write
+# them: a launch for each takes more of a frame than reading the clock.
 NETWORK_STAGES = ("voxelize", "backbone", "gather")
 STAGES = ("decode", "sample", *NETWORK_STAGES, "pack")
 
@@ -42,6 +42,7 @@ class FramePass:
         self.buffers, self.network = buffers, network
         self._sampler = sampler
         self._recorded: dict[int, _Recorded] = {}
+        self._stamps = {stage: buffers.outbox["stamps"][place:] for place, stage in enumerate((None, *STAGES))}
         self._prepared = network is None
 
     def run(self, n_samples: int) -> Output:
@@ -75,21 +76,21 @@ class FramePass:
         """Queue the network's part again, for the same frame, after it told that its buffers were too small."""
         assert self.network is not None
         self.network.prepare(self.buffers.points, self.buffers.columns)
+        self._stamp("sample")
         self._queue_network(output, n_samples)
+        self._stamp("gather")
 
-    def stamp(self, stage: str | None) -> None:
-        """Queue a time stamp: of the beginning, or of the end of a stage."""
-        place = 0 if stage is None else 1 + STAGES.index(stage)
-        launch("stamp", 1, self.buffers.outbox["stamps"][place:])
+    def stamp_of(self, stage: str | None) -> Any:
+        """Where a kernel writes the device's clock: of the beginning (``None``), or of the end of a stage."""
+        return self._stamps[stage]
 
     def milliseconds(self) -> dict[str, float]:
         """What each stage took of the device, by the stamps that were downloaded."""
-        stamps = self.buffers.inbox["stamps"].astype(np.int64)
-        spent, last = {}, stamps[0]
-        for place, name in enumerate(STAGES, 1):
+        begin, *ends = self.buffers.inbox["stamps"].tolist()
+        spent = {}
+        for name, end in zip(STAGES, ends, strict=False):
             if self.network is not None or name not in NETWORK_STAGES:
-                spent[name] = float(stamps[place] - last) * 1e-6
-                last = stamps[place]
+                spent[name], begin = (end - begin) * 1e-6, end
         return spent
 
     def _generation(self) -> tuple[int, int]:
@@ -97,17 +98,19 @@ class FramePass:
 
     def _queue(self, n_samples: int) -> Output:
         output = self._sampler.enqueue(self.buffers.points, n_samples, self.buffers.start)
-        self.stamp("sample")
         if self.network is not None:
+            self._stamp("sample")
             self._queue_network(output, n_samples)
         return output
 
     def _queue_network(self, output: Output, n_samples: int) -> None:
         assert self.network is not None
         self.network.enqueue_voxelize(self.buffers.points, self.buffers.columns)
-        self.stamp("voxelize")
+        self._stamp("voxelize")
         self.network.enqueue_backbone()
-        self.stamp("backbone")
+        self._stamp("backbone")
         records = self.buffers.outbox["features"][:n_samples]
         self.network.enqueue_gather(self.buffers.points, output.indices, records)
-        self.stamp("gather")
+
+    def _stamp(self, stage: str) -> None:
+        launch("stamp", 1, self.stamp_of(stage))

@@ -114,12 +114,11 @@ class CudaFramePipeline:
         with self._stream as stream:
             stream.wait_event(slot.end)
             box.clear()
-            work.stamp(None)
-            decoded = (box.points, box.columns, box.outbox["counts"], box.start)
+            decoded = (box.points, box.columns, box.outbox["counts"], box.start, work.stamp_of(None))
             launch("decode", box.capacity, slot.data, frame, np.uint32(box.capacity), *decoded)
-            work.stamp("decode")
             output = work.run(n_samples)
-            packed = (box.outbox["rows"], box.outbox["records"])
+            before = "sample" if network is None else "gather"
+            packed = (box.outbox["rows"], box.outbox["records"], work.stamp_of(before))
             launch("pack", 32 * n_samples, slot.data, frame, output.indices, output.summary, *packed)
             self._fetch(work, output)
         finite, used = (int(count) for count in box.inbox["counts"])
@@ -194,8 +193,8 @@ class CudaFramePipeline:
         if work.network is not None:
             status = (work.network.status, np.uint32(work.network.status.size))
         words = np.uint32(2 * output.summary.size)
-        launch("report", 1, output.summary, words, box.outbox["summary"], *status, box.outbox["status"])
-        work.stamp("pack")
+        reported = (box.outbox["summary"], *status, box.outbox["status"], work.stamp_of("pack"))
+        launch("report", 1, output.summary, words, *reported)
         self._before_download.record(self._stream)
         box.download()
         self._after_download.record(self._stream)

@@ -117,7 +117,9 @@ def assert_equal(ours, theirs):
     assert (ours.points_in, ours.points_used) == (theirs.points_in, theirs.points_used)
     assert ours.coverage_radius == theirs.coverage_radius
     assert ours.stats.backend == "cuda"
-    assert min(ours.milliseconds[name] for name in ("load", "upload", "decode", "sample", "pack", "download")) >= 0
+    stages = ("load", "upload", "decode", "sample", "pack", "download", "host")
+    assert 0 <= min(ours.milliseconds[name] for name in stages)
+    assert max(ours.milliseconds[name] for name in stages) < 60_000  # no stamp of another time
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -169,6 +171,7 @@ def assert_same_features(ours, theirs):
     assert (ours.voxels, ours.dropped_voxels) == (theirs.voxels, theirs.dropped_voxels)
     np.testing.assert_array_equal(ours.voxel_records(), theirs.voxel_records())
     assert {"voxelize", "backbone", "gather"} == set(ours.milliseconds)
+    assert all(0 < spent < 60_000 for spent in ours.milliseconds.values())
     return ours
 
 
