@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
@@ -57,6 +58,24 @@ def without_stamps(way: Callable[[], Any]) -> Any:
         passes.FramePass.stamp_of, passes.FramePass._stamp, passes.FramePass.milliseconds = kept
 
 
+def frames_per_second(way: Pipeline, messages: list[Any], settings: PipelineSettings, runs: int, ahead: bool) -> float:
+    """Frames with their features as fast as they go; ``ahead``: the next one is loaded while one is in work."""
+    with ThreadPoolExecutor(1) as receiver:
+        begin = time.perf_counter()
+        following = receiver.submit(way.load, messages[0])
+        for k in range(runs):
+            loaded = following.result()
+            if ahead:
+                following = receiver.submit(way.load, messages[(k + 1) % len(messages)])
+            result = way.process(loaded, settings)
+            if result.features is not None:
+                result.features()
+            if not ahead:
+                following = receiver.submit(way.load, messages[(k + 1) % len(messages)])
+        following.result()
+        return runs / (time.perf_counter() - begin)
+
+
 def measure(points: int, samples: int, dtype: str, runs: int) -> dict[str, Any]:
     messages = [encode_cloud(Cloud.of_records(street_scan(points, seed=k))) for k in range(DIFFERENT)]
     settings = PipelineSettings(samples)
@@ -84,6 +103,10 @@ def measure(points: int, samples: int, dtype: str, runs: int) -> dict[str, Any]:
         messages,
         runs,
     )
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(5):
+        for ahead, seen in rates.items():
+            seen.append(frames_per_second(ours, messages, settings, runs, ahead))
     device = sum(stages[name] for name in ("upload", *passes.STAGES, "download") if name in stages)
     return {
         "points": points,
@@ -93,6 +116,10 @@ def measure(points: int, samples: int, dtype: str, runs: int) -> dict[str, Any]:
         "device_ms": device,
         "stage_ms_median": stages,
         "median_ms": medians,
+        "frames_per_second": {
+            "next one loaded meanwhile": float(np.median(rates[True])),
+            "one after the other": float(np.median(rates[False])),
+        },
         "times_faster_than_stage_by_stage": medians["stage by stage"] / medians["one pass"],
         "device_mb_of_three_pipelines": memory / 1e6,
         "skip_rate": frames[0][1].stats.skip_rate,
@@ -112,6 +139,7 @@ def main(points: int, samples: int, runs: int) -> None:
         stages = ", ".join(f"{name} {spent:.3f}" for name, spent in row["stage_ms_median"].items())
         print(f"features {dtype}: p50 {row['wall_ms'][50]:.2f} ms, device {row['device_ms']:.2f}; {stages}")
         print("  " + ", ".join(f"{name} {spent:.2f} ms" for name, spent in row["median_ms"].items()))
+        print("  frames a second: " + ", ".join(f"{n} {rate:.0f}" for n, rate in row["frames_per_second"].items()))
     ratios = {
         f"{points:,} points, features {row['features']}, beside stage by stage": row["times_faster_than_stage_by_stage"]
         for row in rows
