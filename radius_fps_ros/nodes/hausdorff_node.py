@@ -20,14 +20,15 @@ from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
-from ..errors import InputError
+from ..errors import BackendError, InputError
+from ..faults import faults_as_sentences, is_out_of_memory
 from ..hausdorff import Certificate, Progress, Status, certify_hausdorff, warm_up
 from .admission import Admission, Turn
 from .hausdorff_parameters import SPECS
 from .mesh_sources import MeshCache, MeshLimits, requested_mesh
 from .parameters import ParameterSet
 from .patience import Patience, in_background
-from .run import run_node
+from .run import request_stop, run_node
 
 NODE_NAME = "radius_fps_hausdorff"
 QUEUE_DEPTH = 2000  # requests in the middleware
@@ -51,7 +52,19 @@ class HausdorffNode(Node):
         self._admission = Admission(values["max_running"], values["max_waiting"])
         self._stopping = False
         self._works: set[Future[Certificate | None]] = set()
-        warm_up(values["backend"])  # before the service is there: compiling would count for the first request's time
+        self.exit_code = 0
+        self._warm_signal = self.create_guard_condition(self._offer)
+        # In a thread of its own: compiling takes long the first time, and the node can be stopped meanwhile.
+        self._warming = in_background(lambda: warm_up(values["backend"]))
+        self._warming.add_done_callback(lambda _: None if self._stopping else self._warm_signal.trigger())
+
+    def _offer(self) -> None:
+        """Offer service and action, not before all is compiled: that would count for the first request's time."""
+        try:
+            self._warming.result()
+        except Exception as error:
+            self._end(self._explain(error))
+            return
         group = ReentrantCallbackGroup()
         # Deeper than all that are admitted: what the middleware drops would never learn that the node is busy.
         qos = QoSProfile(depth=QUEUE_DEPTH)
@@ -70,7 +83,8 @@ class HausdorffNode(Node):
             cancel_service_qos_profile=qos,
         )
         roots = ", ".join(map(str, self._roots)) or "nowhere (allowed_roots is empty)"
-        self.get_logger().info(f"ready; meshes by URI are read from {roots}")
+        if not self._params.refused:
+            self.get_logger().info(f"ready; meshes by URI are read from {roots}")
 
     @property
     def threads(self) -> int:
@@ -79,9 +93,9 @@ class HausdorffNode(Node):
         return int(values["max_running"] + values["max_waiting"]) + 3
 
     def stop_work(self) -> bool:
-        """End running requests; they answer CANCELLED with the interval reached. False when one goes on."""
+        """End running requests, which answer CANCELLED with the interval reached; False when anything goes on."""
         self._stopping = True
-        return not wait(self._works.copy(), STOPPING).not_done
+        return self._warming.done() and not wait(self._works.copy(), STOPPING).not_done
 
     def _on_request(self, request: CertifyHausdorff.Request, response: Response) -> Response:
         return self._certify(request, response, lambda progress: None, lambda: False)
@@ -137,11 +151,25 @@ class HausdorffNode(Node):
             except InputError as error:
                 response.status, response.message = response.INVALID_INPUT, str(error)
             except Exception as error:
-                # Not the caller's fault: the traceback goes to the log, and the caller learns that it failed.
-                self.get_logger().error(f"request failed:\n{traceback.format_exc()}")
-                response.status = response.FAILED
-                response.message = f"internal error: {' '.join(repr(error).split())}"
+                response.status, response.message = response.FAILED, self._explain(error)
         return response
+
+    def _explain(self, error: Exception) -> str:
+        """The sentence for an error that is not the caller's fault, after what an error of its kind asks for."""
+        if is_out_of_memory(error):
+            return f"out of memory: {' '.join(str(error).split()) or 'the host has no more'}"
+        if isinstance(error, BackendError):
+            self._end(str(error))
+            return str(error)
+        self.get_logger().error(f"failed:\n{''.join(traceback.format_exception(error))}")
+        return f"internal error: {' '.join(repr(error).split())}"
+
+    def _end(self, sentence: str) -> None:
+        """End the process with an error, so that it can be started anew: a device that failed is lost to this one."""
+        if not self.exit_code:
+            self.exit_code = 1
+            self.get_logger().error(f"{sentence}; the node ends")
+            request_stop()
 
     def _leave_behind(self, work: Future[Certificate | None], turn: ExitStack) -> None:
         """Let work that nobody waits for count as a running request until it ends."""
@@ -149,8 +177,8 @@ class HausdorffNode(Node):
         def over(work: Future[Certificate | None]) -> None:
             turn.close()
             error = work.exception()
-            if error is not None and not isinstance(error, InputError):
-                self.get_logger().error(f"a request failed after it was answered: {' '.join(repr(error).split())}")
+            if isinstance(error, Exception) and not isinstance(error, InputError):
+                self.get_logger().error(f"a request failed after it was answered: {self._explain(error)}")
 
         work.add_done_callback(over)
 
@@ -180,18 +208,19 @@ class HausdorffNode(Node):
             return None
         b = requested_mesh("B", request.mesh_b, request.uri_b, limits, self._cache)
         patience.grace = GRACE
-        return certify_hausdorff(
-            a,
-            b,
-            tolerance=request.tolerance or values["tolerance"],
-            absolute_tolerance=request.absolute_tolerance or None,
-            symmetric=request.symmetric,
-            threshold=request.threshold or None,
-            time_limit=patience.seconds,
-            memory_limit=int(values["memory_limit_mb"] * 1e6),
-            backend=values["backend"],
-            progress=progress,
-        )
+        with faults_as_sentences("certifying"):
+            return certify_hausdorff(
+                a,
+                b,
+                tolerance=request.tolerance or values["tolerance"],
+                absolute_tolerance=request.absolute_tolerance or None,
+                symmetric=request.symmetric,
+                threshold=request.threshold or None,
+                time_limit=patience.seconds,
+                memory_limit=int(values["memory_limit_mb"] * 1e6),
+                backend=values["backend"],
+                progress=progress,
+            )
 
 
 def fill_unknown(response: Response, status: Status) -> Response:

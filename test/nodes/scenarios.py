@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import Point
 from radius_fps_interfaces.msg import FrameStats
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import ListParameters, SetParametersAtomically
@@ -19,6 +20,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 from sensor_msgs.msg import PointCloud2, PointField
+from shape_msgs.msg import Mesh, MeshTriangle
 
 from radius_fps_ros.clouds import decode_cloud
 from radius_fps_ros.hausdorff import certify_hausdorff
@@ -253,6 +255,15 @@ def check_answers_again(monitor, n_samples, first_stamp=1000, timeout=120.0):
             break
     check_answers([newest], n_samples)
     assert newest.stats.frame <= second - first_stamp + 1
+
+
+def mesh_message(mesh):
+    """A shape_msgs/Mesh of (vertices, faces) in arrays."""
+    vertices, faces = mesh
+    return Mesh(
+        vertices=[Point(x=x, y=y, z=z) for x, y, z in vertices.tolist()],
+        triangles=[MeshTriangle(vertex_indices=face) for face in faces.astype(np.uint32)],
+    )
 
 
 TETRAHEDRON = (

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import trimesh
 from action_msgs.msg import GoalStatus
-from geometry_msgs.msg import Point
 from radius_fps_interfaces.action import CertifyHausdorff as CertifyAction
 from radius_fps_interfaces.srv import CertifyHausdorff
 from rclpy.action import ActionClient
 from rclpy.qos import QoSProfile
-from scenarios import PATIENCE, in_executor, set_parameters, wait_until, wait_until_known
-from shape_msgs.msg import Mesh, MeshTriangle
+from scenarios import PATIENCE, in_executor, mesh_message, set_parameters, wait_until, wait_until_known
 
 from radius_fps_ros.hausdorff import certify_hausdorff
 from radius_fps_ros.nodes.processes import NodeProcess
@@ -32,14 +30,6 @@ def sphere(rings, radius=1.0):
     corner = lambda di, dj: (i + di) * 2 * rings + (j + dj) % (2 * rings)  # noqa: E731
     a, b, c, d = corner(0, 0), corner(1, 0), corner(1, 1), corner(0, 1)
     return vertices, np.concatenate([np.stack([a, b, c], 1), np.stack([a, c, d], 1)])
-
-
-def message_of(mesh):
-    vertices, faces = mesh
-    return Mesh(
-        vertices=[Point(x=x, y=y, z=z) for x, y, z in vertices.tolist()],
-        triangles=[MeshTriangle(vertex_indices=face) for face in faces.astype(np.uint32)],
-    )
 
 
 def write_off(path, mesh):
@@ -107,9 +97,9 @@ def test_inline_and_by_uri_give_the_library_s_interval(running, symmetric):
     roots, client = running
     expected = certify_hausdorff(SMALL, OTHER, tolerance=1e-4, symmetric=symmetric)
     for members in (
-        {"mesh_a": message_of(SMALL), "mesh_b": message_of(OTHER)},
+        {"mesh_a": mesh_message(SMALL), "mesh_b": mesh_message(OTHER)},
         {"uri_a": uri(roots, "small.off"), "uri_b": uri(roots, "other.off")},
-        {"mesh_a": message_of(SMALL), "uri_b": uri(roots, "other.off")},
+        {"mesh_a": mesh_message(SMALL), "uri_b": uri(roots, "other.off")},
     ):
         answer = request(client, tolerance=1e-4, symmetric=symmetric, **members)
         assert answer.status == Response.CONVERGED, answer.message
@@ -143,15 +133,15 @@ def test_threshold(running, threshold, status):
         ({"uri_a": "text.ply", "uri_b": "small.off"}, "text.ply"),
         ({"uri_a": "", "uri_b": "small.off"}, "mesh A is missing"),
         ({"uri_a": "small.off"}, "mesh B is missing"),
-        ({"uri_a": "small.off", "mesh_a": message_of(SMALL), "uri_b": "small.off"}, "mesh A is given both"),
+        ({"uri_a": "small.off", "mesh_a": mesh_message(SMALL), "uri_b": "small.off"}, "mesh A is given both"),
         ({"uri_a": "small.off", "uri_b": "small.off", "tolerance": -1.0}, "tolerance must not be negative or NaN"),
         ({"uri_a": "small.off", "uri_b": "small.off", "tolerance": float("nan")}, "tolerance must not be"),
         ({"uri_a": "small.off", "uri_b": "small.off", "threshold": float("nan")}, "threshold must not be"),
         ({"uri_a": "small.off", "uri_b": "small.off", "time_limit": -2.0}, "time_limit must not be"),
         ({"uri_a": "small.off", "uri_b": "small.off", "tolerance": float("inf")}, "tolerance must be a finite number"),
-        ({"mesh_a": message_of((SMALL[0], SMALL[1] + 10**6)), "uri_b": "small.off"}, "out of range"),
-        ({"mesh_a": message_of((SMALL[0] * np.nan, SMALL[1])), "uri_b": "small.off"}, "not finite"),
-        ({"mesh_a": message_of((SMALL[0], SMALL[1][:0])), "uri_b": "small.off"}, "no faces"),
+        ({"mesh_a": mesh_message((SMALL[0], SMALL[1] + 10**6)), "uri_b": "small.off"}, "out of range"),
+        ({"mesh_a": mesh_message((SMALL[0] * np.nan, SMALL[1])), "uri_b": "small.off"}, "not finite"),
+        ({"mesh_a": mesh_message((SMALL[0], SMALL[1][:0])), "uri_b": "small.off"}, "no faces"),
     ],
 )
 def test_a_bad_request_is_one_sentence(running, members, words):
