@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,21 +10,38 @@ from typing import Any
 
 import cupy
 import numpy as np
+from cupy.cuda import nvrtc
 
 from ...device import is_cupy_array
 from ...errors import BackendError, InputError
 from ..engine import RawSample
 from .kernels import Kernels
-from .layout import SUMMARY, SUMMARY_WORDS, blocks_for, full_layout
+from .layout import MOST_IN_CLUSTER, SHAPES, SUMMARY, SUMMARY_WORDS, blocks_for, full_layout
 from .methods import METHODS
 from .workspace import Workspace
 
-# Measured crossovers (docs/sampling_cuda.md): below them a sort costs more than pruning saves, and one launch that does
-# it all costs less than two a sample, unless the cloud is too large for one block.
-AUTO_METHODS = ("single_block", "brute", "lookahead")
-SINGLE_BLOCK = ((1 << 14, 1 << 20), (1 << 16, 1 << 19))  # at most so many points and so many distances
-BRUTE_POINTS = 1 << 18
-BRUTE_SAMPLES = 4
+# Most points, most samples and the method that is the fastest up to there, as measured (docs/sampling_cuda.md): the
+# first that holds, else look-ahead. The key: whether the device has clusters.
+CROSSOVERS = {
+    True: (
+        (1 << 11, 1 << 11, "single_block"),
+        (1 << 12, 1280, "cluster"),
+        (1 << 13, 960, "cluster"),
+        (1 << 14, 576, "cluster"),
+        (1 << 15, 448, "cluster"),
+        (1 << 16, 224, "cluster"),
+        (1 << 18, 4, "brute"),
+    ),
+    False: (
+        (1 << 11, 1 << 11, "single_block"),
+        (1 << 12, 768, "single_block"),
+        (1 << 13, 384, "single_block"),
+        (1 << 14, 32, "single_block"),
+        (1 << 15, 8, "single_block"),
+        (1 << 18, 4, "brute"),
+    ),
+}
+AUTO_METHODS = {True: ("single_block", "cluster", "brute", "lookahead"), False: ("single_block", "brute", "lookahead")}
 
 COOPERATIVE_METHODS = ("radius", "lookahead")  # the pruned ones
 
@@ -48,7 +66,7 @@ class CudaEngine:
     CUDA graph or overlap with copies, and allocates nothing from the second cloud of a size on.
 
     Args:
-        method: one of `radius_fps_ros.sampling.engine.METHODS`, or ``"single_block"``.
+        method: one of `radius_fps_ros.sampling.engine.METHODS`, ``"single_block"`` or ``"cluster"``.
         threads: ignored.
     """
 
@@ -82,7 +100,7 @@ class CudaEngine:
             `Output` in memory of the engine, valid until its next call.
 
         Raises:
-            InputError: ``start`` is of another kind.
+            InputError: ``start`` is of another kind, or the method does not take so many points.
             BackendError: the current device is not the one of the first call, or cannot run the method.
         """
         return self._enqueue(self.method_for(len(points), n_samples), points, n_samples, start)
@@ -97,6 +115,8 @@ class CudaEngine:
             raise BackendError(
                 f"method={method!r} needs cooperative launch, which CUDA device {device.id} does not offer"
             )
+        if method == "cluster":
+            _check_cluster(len(points), device.id)
         blocks = blocks_for(method, len(points), device.attributes["MultiProcessorCount"])
         arrays = self._workspace.arrays(full_layout(method, len(points), n_samples, blocks))
         METHODS[method](self._kernels, points, n_samples, start, blocks, arrays)
@@ -106,17 +126,18 @@ class CudaEngine:
         """Compile, or load from CuPy's cache on disk, every kernel that `run` may need."""
         with _faults_as_sentences("loading the sampling kernels"):
             points = cupy.eye(3, dtype=np.float32)
-            for method in AUTO_METHODS if self._method == "auto" else (self._method,):
+            clusters = offers_clusters(cupy.cuda.Device().id)
+            for method in AUTO_METHODS[clusters] if self._method == "auto" else (self._method,):
                 self._enqueue(method, points, 3, 0)
+                for shape in SHAPES.get(method, ()):
+                    getattr(self._kernels, shape.kernel)
             cupy.cuda.get_current_stream().synchronize()
 
     def method_for(self, n_points: int, n_samples: int) -> str:
-        """What ``auto`` means for a cloud; any other method means itself."""
+        """What ``auto`` means for a cloud on the current device; any other method means itself."""
         if self._method != "auto":
             return self._method
-        if any(n_points <= points and n_points * n_samples <= distances for points, distances in SINGLE_BLOCK):
-            return "single_block"
-        return "brute" if n_points <= BRUTE_POINTS and n_samples <= BRUTE_SAMPLES else "lookahead"
+        return auto_method(n_points, n_samples, clusters=offers_clusters(cupy.cuda.Device().id))
 
     @property
     def workspace_bytes(self) -> int:
@@ -127,6 +148,28 @@ class CudaEngine:
     def generation(self) -> int:
         """Changes when memory of the engine was replaced: a graph captured before then must not be replayed."""
         return self._workspace.generation
+
+
+@functools.cache
+def offers_clusters(device: int) -> bool:
+    """Whether cluster.cu runs: on compute capability 9.0 or newer, compiled by NVRTC 12.1 or newer."""
+    return int(cupy.cuda.Device(device).compute_capability) >= 90 and nvrtc.getVersion() >= (12, 1)
+
+
+def auto_method(n_points: int, n_samples: int, *, clusters: bool) -> str:
+    """The fastest method for a cloud on a device with or without clusters."""
+    fitting = (m for points, samples, m in CROSSOVERS[clusters] if n_points <= points and n_samples <= samples)
+    return next(fitting, "lookahead")
+
+
+def _check_cluster(n_points: int, device: int) -> None:
+    if n_points > MOST_IN_CLUSTER:
+        raise InputError(f"method='cluster' takes at most {MOST_IN_CLUSTER:,} points, not {n_points:,}")
+    if not offers_clusters(device):
+        raise BackendError(
+            "method='cluster' needs thread block clusters (compute capability 9.0, NVRTC 12.1), which CUDA device "
+            f"{device} does not offer"
+        )
 
 
 def _check_start(start: Any, n_points: int) -> None:

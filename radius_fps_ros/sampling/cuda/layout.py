@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +26,48 @@ OFFER_WORDS = 2 * 6 * OFFERS
 COUNT_WORDS = 4
 SAMPLE_WORDS = OFFERS // 4
 BEST_WORDS = 4  # radius.cu
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A launch of single_block.cu or cluster.cu: blocks, their threads, and the points a thread holds in registers.
+
+    ``held`` 0 stands for any number of points, whose keys are in memory.
+    """
+
+    kernel: str
+    blocks: int
+    threads: int
+    held: int
+
+    def takes(self, n_points: int) -> bool:
+        """Whether a cloud fits."""
+        return not self.held or n_points <= self.most_points
+
+    @property
+    def most_points(self) -> int:
+        """How many points fit into the registers."""
+        return self.blocks * self.threads * self.held
+
+
+# The smallest first. More threads cost time at every sample, more points a thread only where the cloud needs them.
+SHAPES = {
+    "single_block": (
+        *(Shape(f"single_block_{t}_{held}", 1, t, held) for t, held in ((128, 8), (256, 8), (256, 16), (512, 16))),
+        Shape("single_block_1024", 1, 1024, 0),
+    ),
+    "cluster": tuple(
+        Shape(f"cluster_{t}_{held}", 8, t, held)
+        for t, held in ((128, 4), (128, 8), (128, 16), (128, 32), (256, 24), (256, 32))
+    ),
+}
+MOST_IN_CLUSTER = SHAPES["cluster"][-1].most_points
+
+
+def shape_for(method: str, n_points: int) -> Shape:
+    """The shape that takes a cloud, of ``single_block`` or ``cluster``."""
+    return next(shape for shape in SHAPES[method] if shape.takes(n_points))
+
 
 SUMMARY = np.dtype(
     [("count", "<u4"), ("coverage", "<f4"), ("rounds", "<u4"), ("voxels", "<u4"), ("updates", "<u8")], align=True
@@ -76,8 +119,19 @@ def voxels_per_warp(n_points: int, blocks: int) -> int:
 
 
 def keys_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
-    """Of ``brute`` and ``single_block``: a key a point."""
+    """Of ``brute``: a key a point."""
     return {"keys": (n_points, np.uint32), "mail": (SUMMARY_WORDS, np.uint64)}
+
+
+def cluster_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
+    """Of ``cluster``: registers hold the keys."""
+    return {"mail": (SUMMARY_WORDS, np.uint64)}
+
+
+def single_block_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
+    """Of ``single_block``: a key a point where registers do not hold them."""
+    layout = cluster_layout if shape_for("single_block", n_points).held else keys_layout
+    return layout(n_points, n_samples, blocks)
 
 
 def sorted_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
@@ -120,7 +174,8 @@ def lookahead_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
 
 LAYOUTS: dict[str, Callable[[int, int, int], Layout]] = {
     "brute": keys_layout,
-    "single_block": keys_layout,
+    "single_block": single_block_layout,
+    "cluster": cluster_layout,
     "radius": radius_layout,
     "lookahead": lookahead_layout,
 }

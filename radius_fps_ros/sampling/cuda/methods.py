@@ -18,6 +18,7 @@ from .layout import (
     SUMMARY_WORDS,
     THREADS,
     max_voxel_cells,
+    shape_for,
     tile_blocks,
     voxels_per_warp,
 )
@@ -42,8 +43,17 @@ def brute(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int
 
 def single_block(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """One block does it all."""
+    shape = shape_for("single_block", len(points))
     sizes = (np.uint32(len(points)), *_start(start), np.uint32(n_samples))
-    kernels.single_block(1, 1024, points, *sizes, arrays["keys"], arrays["indices"], arrays["mail"])
+    keys = () if shape.held else (arrays["keys"],)
+    getattr(kernels, shape.kernel)(1, shape.threads, points, *sizes, arrays["indices"], arrays["mail"], *keys)
+
+
+def cluster(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
+    """One cluster of blocks does it all."""
+    shape = shape_for("cluster", len(points))
+    sizes = (np.uint32(len(points)), *_start(start), np.uint32(n_samples))
+    getattr(kernels, shape.kernel)(shape.blocks, shape.threads, points, *sizes, arrays["indices"], arrays["mail"])
 
 
 def radius(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
@@ -110,6 +120,7 @@ def lookahead(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks:
 METHODS: dict[str, Callable[[Kernels, Any, int, Any, int, Arrays], None]] = {
     "brute": brute,
     "single_block": single_block,
+    "cluster": cluster,
     "radius": radius,
     "lookahead": lookahead,
 }

@@ -15,6 +15,15 @@ __device__ __forceinline__ u32 warp_max(u32 v) {
 #endif
 }
 
+__device__ __forceinline__ u32 warp_min(u32 v) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(ALL, v);
+#else
+    for (int step = 16; step; step >>= 1) v = min(v, __shfl_xor_sync(ALL, v, step));
+    return v;
+#endif
+}
+
 __device__ __forceinline__ u32 warp_or(u32 v) {
 #if __CUDA_ARCH__ >= 800
     return __reduce_or_sync(ALL, v);

@@ -7,10 +7,14 @@ from radius_fps_ros.errors import BackendError, InputError
 from radius_fps_ros.sampling import Sampler, farthest_point_sampling
 from radius_fps_ros.sampling.reference import reference_sampling
 from sampling.cases import lidar_like
+from sampling.cuda.devices import CLUSTER
 
 cupy = pytest.importorskip("cupy", reason="the CUDA backend needs CuPy")
 
 from radius_fps_ros.sampling.cuda import CudaEngine, device_bytes, read_output
+from radius_fps_ros.sampling.cuda import engine as engine_module
+from radius_fps_ros.sampling.cuda.engine import auto_method
+from radius_fps_ros.sampling.cuda.layout import MOST_IN_CLUSTER, shape_for
 
 POINTS = lidar_like(np.random.default_rng(1), 20_000)
 METHODS = ["radius", "lookahead"]
@@ -91,7 +95,7 @@ def test_too_few_distinct_points(method):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", [*METHODS, "brute"])
+@pytest.mark.parametrize("method", [*METHODS, "brute", "single_block", CLUSTER])
 def test_work_goes_to_the_current_stream_and_nothing_waits(method, expected):
     engine = CudaEngine(method)
     points = cupy.asarray(POINTS)
@@ -109,7 +113,7 @@ def test_work_goes_to_the_current_stream_and_nothing_waits(method, expected):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, "single_block", CLUSTER])
 def test_a_cuda_graph_replays_it_on_new_points(method, expected):
     engine = CudaEngine(method)
     points = cupy.zeros((len(POINTS), 3), np.float32)
@@ -129,7 +133,7 @@ def test_a_cuda_graph_replays_it_on_new_points(method, expected):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, "single_block", CLUSTER])
 def test_nothing_is_allocated_after_the_first_cloud_of_a_size(method):
     engine = CudaEngine(method)
     points = cupy.asarray(POINTS)
@@ -151,31 +155,69 @@ def test_nothing_is_allocated_after_the_first_cloud_of_a_size(method):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", [*METHODS, "brute"])
+@pytest.mark.parametrize("method", [*METHODS, "brute", "single_block", CLUSTER])
 @pytest.mark.parametrize(("n", "m"), [(1000, 10), (65_536, 4096), (300_000, 5000)])
 def test_the_memory_report_is_what_is_held(method, n, m):
+    if method == "cluster":
+        n = min(n, MOST_IN_CLUSTER)
     engine = CudaEngine(method)
     engine.enqueue(cupy.zeros((n, 3), np.float32), m, 0)
     assert engine.workspace_bytes == device_bytes(method, n, m)
 
 
 @pytest.mark.parametrize(
-    ("n_points", "n_samples", "method"),
+    ("n_points", "n_samples", "with_clusters", "without"),
     [
-        (1000, 4, "single_block"),
-        (4096, 256, "single_block"),
-        (4096, 257, "lookahead"),
-        (16_385, 31, "single_block"),
-        (16_385, 64, "lookahead"),
-        (65_536, 8, "single_block"),
-        (65_537, 4, "brute"),
-        (65_537, 5, "lookahead"),
-        (300_000, 1, "lookahead"),
-        (130_000, 4096, "lookahead"),
+        (1000, 4, "single_block", "single_block"),
+        (2048, 2048, "single_block", "single_block"),
+        (4096, 768, "cluster", "single_block"),
+        (4096, 1280, "cluster", "lookahead"),
+        (4096, 1281, "lookahead", "lookahead"),
+        (16_384, 33, "cluster", "lookahead"),
+        (16_385, 449, "lookahead", "lookahead"),
+        (65_536, 4, "cluster", "brute"),
+        (65_536, 224, "cluster", "lookahead"),
+        (65_537, 4, "brute", "brute"),
+        (65_537, 5, "lookahead", "lookahead"),
+        (300_000, 1, "lookahead", "lookahead"),
+        (130_000, 4096, "lookahead", "lookahead"),
     ],
 )
-def test_auto_sorts_only_where_that_pays(n_points, n_samples, method):
-    assert CudaEngine().method_for(n_points, n_samples) == method
+def test_auto_takes_what_was_measured_fastest(n_points, n_samples, with_clusters, without):
+    assert auto_method(n_points, n_samples, clusters=True) == with_clusters
+    assert auto_method(n_points, n_samples, clusters=False) == without
+
+
+@pytest.mark.gpu
+def test_auto_goes_by_the_device():
+    clusters = int(cupy.cuda.Device().compute_capability) >= 90
+    assert CudaEngine().method_for(30_000, 200) == ("cluster" if clusters else "lookahead")
+
+
+@pytest.mark.gpu
+def test_what_a_cluster_cannot_do_is_a_sentence(monkeypatch):
+    with pytest.raises(InputError, match="'cluster' takes at most 65,536 points, not 65,537"):
+        CudaEngine("cluster").enqueue(cupy.zeros((65_537, 3), np.float32), 10, 0)
+    monkeypatch.setattr(engine_module, "offers_clusters", lambda device: False)
+    with pytest.raises(BackendError, match=r"needs thread block clusters .* CUDA device \d+ does not offer"):
+        CudaEngine("cluster").enqueue(cupy.zeros((10, 3), np.float32), 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "n_points", "kernel"),
+    [
+        ("cluster", 1, "cluster_128_4"),
+        ("cluster", 4096, "cluster_128_4"),
+        ("cluster", 4097, "cluster_128_8"),
+        ("cluster", 34_688, "cluster_256_24"),
+        ("cluster", 65_536, "cluster_256_32"),
+        ("single_block", 1024, "single_block_128_8"),
+        ("single_block", 8192, "single_block_512_16"),
+        ("single_block", 8193, "single_block_1024"),
+    ],
+)
+def test_the_smallest_shape_that_holds_the_cloud(method, n_points, kernel):
+    assert shape_for(method, n_points).kernel == kernel
 
 
 def test_a_method_asked_for_is_the_one_that_runs():
@@ -183,11 +225,12 @@ def test_a_method_asked_for_is_the_one_that_runs():
 
 
 def test_bytes_per_point():
-    for method, limit in (("brute", 4.01), ("lookahead", 26), ("radius", 28)):
+    for method, limit in (("brute", 4.01), ("single_block", 4.01), ("lookahead", 26), ("radius", 28)):
         more = device_bytes(method, 4_000_000, 1000, multiprocessors=132)
         less = device_bytes(method, 2_000_000, 1000, multiprocessors=132)
         assert 0 < (more - less) / 2_000_000 < limit
     assert device_bytes("lookahead", 65_536, 4096, multiprocessors=132) < 8 << 20
+    assert device_bytes("cluster", 65_536, 4096, multiprocessors=132) == 8 * 4096 + 24
 
 
 @pytest.mark.gpu

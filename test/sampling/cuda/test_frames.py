@@ -7,6 +7,7 @@ from radius_fps_ros.errors import InputError
 from radius_fps_ros.sampling import Sampler
 from radius_fps_ros.sampling.reference import reference_sampling
 from sampling.cases import lidar_like
+from sampling.cuda.devices import CLUSTER
 
 cupy = pytest.importorskip("cupy", reason="the CUDA backend needs CuPy")
 
@@ -14,7 +15,7 @@ from radius_fps_ros.sampling.cuda import CudaEngine, read_output
 
 CAPACITY = 20_000
 SCAN = lidar_like(np.random.default_rng(1), CAPACITY)
-METHODS = ["lookahead", "radius", "brute", "single_block"]
+METHODS = ["lookahead", "radius", "brute", "single_block", CLUSTER]
 NO_ROW = 2**32 - 1
 ROWS = np.arange(CAPACITY)
 # Rows that a frame may use.

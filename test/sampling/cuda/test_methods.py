@@ -7,15 +7,29 @@ from radius_fps_ros.clouds.synthetic import room_scan, street_scan
 from radius_fps_ros.sampling import Sampler
 from radius_fps_ros.sampling.reference import reference_sampling
 from sampling.cases import CASES, assert_matches_reference, lidar_like, random_case
+from sampling.cuda.devices import CLUSTER, CLUSTERS
+
+pytest.importorskip("cupy", reason="the CUDA backend needs CuPy")
+
+from radius_fps_ros.sampling.cuda import CudaEngine
+from radius_fps_ros.sampling.cuda.layout import SHAPES
 
 pytestmark = pytest.mark.gpu
 
-METHODS = ["radius", "lookahead", "brute", "auto"]
+METHODS = ["radius", "lookahead", "brute", "auto", "single_block", CLUSTER]
+MOST_IN_CLUSTER = 65_536
+
+
+def make_sampler(method):
+    """A sampler, also for the methods that are asked of the engine alone."""
+    sampler = Sampler(backend="cuda")
+    sampler._engines["cuda"] = CudaEngine(method)
+    return sampler
 
 
 @pytest.fixture(scope="module", params=METHODS)
 def sampler(request):
-    return Sampler(backend="cuda", method=request.param)
+    return make_sampler(request.param)
 
 
 def xyz(records):
@@ -34,10 +48,21 @@ def test_random_clouds(sampler):
         assert_matches_reference(sampler, points, n_samples, start)
 
 
-def assert_methods_agree(points, n_samples, start, methods=("lookahead", "radius")):
+@pytest.mark.parametrize("method", ["single_block", CLUSTER])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_every_shape_of_a_launch_and_its_last_point(method, beyond):
+    for shape in SHAPES[method][: -1 if beyond else None]:
+        n = shape.most_points + beyond or 20_000
+        points = np.round(np.random.default_rng(n).random((n, 3)) * 40).astype(np.float32)  # many equal distances
+        points[-1] = 100.0
+        assert_matches_reference(make_sampler(method), points, 300, n // 3)
+
+
+def assert_methods_agree(points, n_samples, start):
     expected = Sampler(backend="cuda", method="brute")(points, n_samples, start=start)
-    for method in methods:
-        result = Sampler(backend="cuda", method=method)(points, n_samples, start=start)
+    small = ["single_block", *(["cluster"] if CLUSTERS else [])] if len(points) <= MOST_IN_CLUSTER else []
+    for method in ("lookahead", "radius", *small):
+        result = make_sampler(method)(points, n_samples, start=start)
         np.testing.assert_array_equal(result.indices, expected.indices)
         assert result.coverage_radius == expected.coverage_radius
 
@@ -54,6 +79,7 @@ LARGE = {
     "room": (lambda: xyz(room_scan(40_684)), 4096),
     "lidar with duplicates": (lambda: lidar_like(np.random.default_rng(2), 200_000), 4096),
     "lattice": (lambda: lattice(60), 5000),
+    "lattice that fits into a cluster": (lambda: lattice(40), 5000),
     "one cluster of many duplicates": (
         lambda: np.random.default_rng(4).normal(0, 1, (300, 3)).astype(np.float32).repeat(200, axis=0),
         1000,
