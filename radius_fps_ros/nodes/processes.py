@@ -18,11 +18,11 @@ from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 
 from ..errors import RadiusFpsError
 from ..share import PACKAGE, share_file
+from .run import start_ros
 
 ASK_AGAIN = 1.0  # s without an answer after which a node is asked for its state once more
 
@@ -49,7 +49,7 @@ def spinning_node(name: str, namespace: str = "") -> Iterator[Node]:
     until its lease of 20 s runs out.
     """
     context = rclpy.Context()
-    rclpy.init(args=[], context=context, signal_handler_options=SignalHandlerOptions.NO)
+    start_ros([], context)
     node = rclpy.create_node(
         name, namespace=namespace, context=context, enable_rosout=False, start_parameter_services=False
     )

@@ -15,7 +15,29 @@ from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
+from ..errors import RadiusFpsError
 from .memory import keep_freed_memory
+
+
+class RosStartError(RadiusFpsError, RuntimeError):
+    """ROS cannot be started in this process; the message says why."""
+
+
+def start_ros(args: list[str] | None = None, context: rclpy.Context | None = None) -> None:
+    """`rclpy.init` without its signal handlers; ``args``: those of the process where they are ``None``.
+
+    Raises:
+        RosStartError: ROS refuses the arguments, or cannot write its log.
+    """
+    try:
+        rclpy.init(args=args, context=context, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        sentence = str(error).splitlines()[0]
+        # A file that it cannot open is a plain RuntimeError.
+        if type(error) is RuntimeError or "initialize logging" in sentence:
+            wanted = "set ROS_LOG_DIR to a folder where it can"
+            raise RosStartError(f"ROS cannot write its log; {wanted}: {sentence}") from None
+        raise RosStartError(f"the ROS arguments cannot be used: {sentence}") from None
 
 
 def request_stop() -> None:
@@ -28,8 +50,8 @@ def run_node(
     args: list[str] | None = None,
     make_executor: Callable[[], Executor] = SingleThreadedExecutor,
 ) -> int:
-    """Run a node as a process; returns its exit code: the node's ``exit_code`` where it has one, else 0; 2 for bad ROS
-    arguments.
+    """Run a node as a process; returns its exit code: the node's ``exit_code`` where it has one, else 0; 2 where ROS
+    cannot be started.
 
     The executor spins in a thread and the main thread waits for the signal: rclpy's own handlers would shut the
     context down under a frame that is still in work; here ``node.stop_work()``, where there is one, ends it first, and
@@ -38,13 +60,12 @@ def run_node(
     stop_signal = _stop_signal()
     keep_freed_memory()
     try:
-        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+        start_ros(args)
         node = make_node()
-    except (
-        rclpy_implementation.RCLError,
-        rclpy_implementation.RCLInvalidROSArgsError,
-        rclpy_implementation.UnknownROSArgsError,
-    ) as error:
+    except RosStartError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except rclpy_implementation.RCLError as error:
         print(f"the ROS arguments cannot be used: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
     executor = make_executor()

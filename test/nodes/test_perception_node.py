@@ -248,6 +248,21 @@ def test_ros_arguments_that_cannot_be_used_are_one_sentence(ros_environment, tmp
     assert "Traceback" not in text
 
 
+@pytest.mark.parametrize("fault", ["no home", "a file where the log's folder should be"])
+def test_a_log_that_ros_cannot_write_is_one_sentence(ros_environment, tmp_path, monkeypatch, fault):
+    for name in ("HOME", "ROS_HOME", "ROS_LOG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    if fault != "no home":
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path / "file"))
+    with (tmp_path / "log").open("w+") as log:
+        with NodeProcess("perception_node", output=log) as node:
+            assert node.process.wait(PATIENCE) == 2
+        text = (tmp_path / "log").read_text()
+    assert text.startswith("ROS cannot write its log; set ROS_LOG_DIR to a folder where it can: ")
+    assert len(text.splitlines()) == 1
+
+
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_life_cycle_and_orderly_end(ros_node, tmp_path, stop):
     with (tmp_path / "log").open("w+") as log:
