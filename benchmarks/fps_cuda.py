@@ -23,15 +23,18 @@ from real_data import KITTI, NUSCENES, data_folder
 from radius_fps_ros.clouds.synthetic import room_scan, street_scan
 from radius_fps_ros.sampling import Sampler, SamplingResult
 from radius_fps_ros.sampling.cuda import CudaEngine, device_bytes, read_output
+from radius_fps_ros.sampling.cuda.engine import offers_clusters
+from radius_fps_ros.sampling.cuda.layout import MOST_IN_CLUSTER
 
 SLOW_MS = 50  # a call that takes longer is timed three times, not `runs` times,
 VERY_SLOW_MS = 1000  # and once beyond this
 LARGE = 200_000  # points: beyond, one block is too slow to wait for
 HUGE = 2_000_000  # points: beyond, brute force draws only the first samples
 HUGE_BRUTE_SAMPLES = 512
-CROSSOVER_POINTS = (256, 1024, 4096, 16_384, 65_536)
-CROSSOVER_SAMPLES = (1, 2, 4, 8, 16, 64, 256)
-CROSSOVER_METHODS = ("brute", "single_block", "radius", "lookahead", "auto")
+CROSSOVER_POINTS = (256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
+CROSSOVER_SAMPLES = (1, 2, 4, 8, 16, 64, 256, 512, 1024)
+CROSSOVER_METHODS = ("brute", "single_block", "cluster", "radius", "lookahead", "auto")
+FEW = {"brute": 1 << 22, "single_block": 1 << 24}  # distances: beyond, far too slow to matter there
 REAL_SAMPLES = 4096
 REAL = {"nuScenes": (NUSCENES, 5), "KITTI": (KITTI, 4)}  # and numbers in a point
 FRAME = ("street", 130_815)  # a frame's capacity
@@ -103,8 +106,8 @@ def run_cloud(kind: str, n_points: int, n_samples: int, runs: int) -> list[dict[
     points = cupy.asarray(make_cloud(kind, n_points))
     on_cpu = cpu_result(kind, n_points)
     rows = []
-    for method in ("lookahead", "radius", "single_block", "brute"):
-        if method == "single_block" and n_points > LARGE:
+    for method in ("lookahead", "radius", "cluster", "single_block", "brute"):
+        if (method == "single_block" and n_points > LARGE) or (method == "cluster" and not clusters_take(n_points)):
             continue
         m = HUGE_BRUTE_SAMPLES if method == "brute" and n_points > HUGE else n_samples
         engine = CudaEngine(method)
@@ -123,7 +126,7 @@ def run_cloud(kind: str, n_points: int, n_samples: int, runs: int) -> list[dict[
             "megabytes": (device_bytes(method, n_points, m) + 12 * n_points) / 1e6,
         }
         row["ms"], row["runs"] = milliseconds(lambda e=engine, k=m: e.enqueue(points, k, 0), runs)
-        if method in ("lookahead", "radius"):
+        if method in ("lookahead", "radius", "cluster"):
             row["graph_ms"] = graph_milliseconds(engine, points, m, runs)
         rows.append(row)
         click.echo(f"{kind} {n_points:,} -> {m:,} {method}: {row['ms']:.3f} ms, equal to CPU: {row['equal_to_cpu']}")
@@ -134,13 +137,21 @@ def run_cloud(kind: str, n_points: int, n_samples: int, runs: int) -> list[dict[
     return rows
 
 
+def clusters_take(n_points: int) -> bool:
+    return n_points <= MOST_IN_CLUSTER and offers_clusters(cupy.cuda.Device().id)
+
+
 def run_crossover(runs: int) -> list[dict[str, Any]]:
     rows = []
     for n_points in CROSSOVER_POINTS:
         points = cupy.asarray(make_cloud("uniform", n_points))
-        for n_samples in CROSSOVER_SAMPLES:
+        for n_samples in (m for m in CROSSOVER_SAMPLES if m <= n_points):
             row: dict[str, Any] = {"points": n_points, "samples": n_samples, "graph": {}}
             for method in CROSSOVER_METHODS:
+                too_slow = n_points * n_samples > FEW.get(method, 1 << 62)
+                if too_slow or (method == "cluster" and not clusters_take(n_points)):
+                    row[method] = row["graph"][method] = None
+                    continue
                 engine = CudaEngine(method)
                 row[method] = milliseconds(lambda e=engine, p=points, m=n_samples: e.enqueue(p, m, 0), runs)[0]
                 row["graph"][method] = graph_milliseconds(engine, points, n_samples, runs)
@@ -223,12 +234,13 @@ def report(rows: list[dict[str, Any]], crossover: list[dict[str, Any]], frames: 
             "yes" if row["equal_to_cpu"] else "NO",
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "## Few samples", "", "Milliseconds, uniform clouds.", ""]
-    lines += ["| points | samples | brute | single block | radius | look-ahead | auto | which is |"]
-    lines += ["|---|---|---|---|---|---|---|---|"]
+    lines += ["", "## Few samples", "", "Milliseconds, uniform clouds: called from Python / in a CUDA graph.", ""]
+    lines += ["| points | samples | brute | single block | cluster | radius | look-ahead | auto | which is |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
     for row in crossover:
-        times = " | ".join(f"{row[m]:.3f}" for m in CROSSOVER_METHODS)
-        lines.append(f"| {row['points']:,} | {row['samples']} | {times} | {row['chosen']} |")
+        pairs = ((row[method], row["graph"][method]) for method in CROSSOVER_METHODS)
+        times = " | ".join("" if call is None else f"{call:.3f} / {graph:.3f}" for call, graph in pairs)
+        lines.append(f"| {row['points']:,} | {row['samples']:,} | {times} | {row['chosen']} |")
     kind, capacity = FRAME
     lines += ["", "## Frames of fixed capacity", ""]
     lines += [f"Look-ahead in a graph on {capacity:,} rows ({kind}), NaN where they are not usable, the start read on"]

@@ -190,7 +190,8 @@ def device_bytes(method: str, n_points: int, n_samples: int, *, multiprocessors:
     """Device memory that a `CudaEngine` holds for a cloud, beside the cloud itself (12 bytes a point).
 
     Args:
-        method: ``"brute"`` (4 bytes a point), ``"radius"`` (about 28) or ``"lookahead"`` (about 25).
+        method: ``"brute"`` (4 bytes a point), ``"radius"`` (about 28), ``"lookahead"`` (about 25), ``"cluster"`` (0) or
+            ``"single_block"`` (0 up to 8,192 points, else 4).
         n_points: points of the cloud.
         n_samples: samples asked for; ``lookahead`` takes 40 bytes for each.
         multiprocessors: of the device; ``None`` asks the current one.

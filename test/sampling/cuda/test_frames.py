@@ -117,7 +117,7 @@ def test_memory_stays_while_frames_change(method):
     for n, m in ((CAPACITY, 300), (CAPACITY, 20), (500, 300)):
         engine.enqueue(points[:n], m, start)
     assert (engine.workspace_bytes, engine.generation) == (held, generation)
-    engine.enqueue(cupy.zeros((CAPACITY + 5000, 3), np.float32), 300, start)
+    engine.enqueue(cupy.zeros((CAPACITY + 5000, 3), np.float32), 700, start)
     assert engine.generation > generation
 
 
