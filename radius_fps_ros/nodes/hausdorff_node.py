@@ -124,6 +124,7 @@ class HausdorffNode(Node):
         self, request: Any, response: Response, report: Callable[[Progress], None], cancelled: Callable[[], bool]
     ) -> Response:
         """Fill in the response; whatever is wrong with the request, the node stays up and says so."""
+        response.upper = float("inf")  # of every answer that knows nothing
 
         def given_up() -> bool:
             return self._stopping or cancelled()
@@ -132,7 +133,6 @@ class HausdorffNode(Node):
             turn = held.enter_context(self._admission.admit(given_up))
             if turn is Turn.FULL:
                 response.status, response.message = response.BUSY, "too many requests wait already; try again later"
-                response.upper = float("inf")
                 return response
             if turn is Turn.GIVEN_UP:
                 return fill_unknown(response, Status.CANCELLED)
@@ -224,9 +224,9 @@ class HausdorffNode(Node):
 
 
 def fill_unknown(response: Response, status: Status) -> Response:
-    """The answer to a request that ended too early to find anything: the interval is [0, inf]."""
+    """The answer to a request that ended too early to find anything: its interval stays [0, inf]."""
     ended = {Status.CANCELLED: "cancelled", Status.TIME_LIMIT: "the time limit came"}[status]
-    response.status, response.upper = getattr(response, status.name), float("inf")
+    response.status = getattr(response, status.name)
     response.message = f"{ended} before anything was known of the distance"
     return response
 

@@ -18,6 +18,8 @@ from rclpy.signals import SignalHandlerOptions
 from ..errors import RadiusFpsError
 from .memory import keep_freed_memory
 
+CLOSING = 0.5  # s that callbacks which are running may take to end when the process stops
+
 
 class RosStartError(RadiusFpsError, RuntimeError):
     """ROS cannot be started in this process; the message says why."""
@@ -87,14 +89,17 @@ def run_node(
 
     stop_work: Callable[[], bool | None] | None = getattr(node, "stop_work", None)
     idle = stop_work is None or stop_work() is not False
-    executor.shutdown(timeout_sec=0.5)
-    spinner.join(timeout=0.5)
+    # A pool of threads is waited for without end by shutdown itself.
+    closer = threading.Thread(target=executor.shutdown, kwargs={"timeout_sec": CLOSING}, daemon=True)
+    closer.start()
+    closer.join(2 * CLOSING)
+    spinner.join(CLOSING)
     if faults:
         raise faults[0]
     exit_code: int = getattr(node, "exit_code", 0)
     node.destroy_node()
     rclpy.try_shutdown()
-    if exit_code or not idle or spinner.is_alive():
+    if exit_code or not idle or spinner.is_alive() or closer.is_alive():
         # A thread is still in compiled code, under which the interpreter must not be taken down; or the device is lost,
         # and CuPy would print a traceback for each thing that it frees there.
         sys.stdout.flush()

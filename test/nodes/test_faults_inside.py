@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -195,8 +196,10 @@ def test_an_orderly_end_while_a_frame_is_in_work(ros_node, tmp_path, stop):
             for transition in (Transition.TRANSITION_ACTIVATE, Transition.TRANSITION_CLEANUP):
                 assert not process.change_state(ros_node, name, transition)
                 assert state(ros_node, name) == State.PRIMARY_STATE_INACTIVE
+        begin = time.monotonic()
         process.process.send_signal(stop)
         assert process.process.wait(PATIENCE) == 0, "the frame takes hours"
+        assert time.monotonic() - begin < 2.0
         text = log.read_text()
         assert "a frame still in work after 1 s was abandoned" in text
         assert "Traceback" not in text

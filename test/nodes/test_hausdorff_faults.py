@@ -56,6 +56,30 @@ def test_it_ends_at_once_while_it_compiles(tmp_path, stop):
     assert not any(map(Path.exists, segments)), "shared memory was left behind"
 
 
+UNPACKS = """
+import time
+def unpack(*rest):
+    print("unpacking", flush=True)
+    time.sleep(600)
+node.HausdorffNode._on_request = unpack
+"""
+
+
+def test_it_ends_while_a_request_is_unpacked(ros_node, tmp_path):
+    """rclpy does that in the executor, and cannot be interrupted."""
+    with started(tmp_path, UNPACKS) as (process, log):
+        client = ros_node.create_client(CertifyHausdorff, f"{NAME}/certify")
+        assert client.wait_for_service(timeout_sec=PATIENCE)
+        client.call_async(CertifyHausdorff.Request())
+        wait_until(lambda: "unpacking" in log.read_text())
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert time.monotonic() - begin < 2.0
+        assert len(log.read_text().splitlines()) == 2, "that it is ready, and unpacking"
+        ros_node.destroy_client(client)
+
+
 NO_DEVICE = """
 from radius_fps_ros.errors import BackendError
 def warm_up(backend):
@@ -104,6 +128,7 @@ def test_an_error_costs_its_request_and_a_failed_device_the_process(ros_node, tm
     with started(tmp_path, FAILS, backend="cpu") as (process, log):
         answer = certified(ros_node)
         assert (answer.status, answer.message) == (Response.FAILED, "out of memory: the host has no more")
+        assert (answer.lower, answer.upper) == (0.0, np.inf)
         answer = certified(ros_node)
         assert (answer.status, answer.message) == (Response.FAILED, "internal error: RuntimeError('a defect')")
         assert log.read_text().count("Traceback") == 1

@@ -152,6 +152,7 @@ def test_a_bad_request_is_one_sentence(running, members, words):
     }
     answer = request(client, **whole)
     assert answer.status == Response.INVALID_INPUT
+    assert (answer.lower, answer.upper) == (0.0, np.inf)
     assert words in answer.message
     assert "\n" not in answer.message
 
