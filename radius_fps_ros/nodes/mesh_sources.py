@@ -74,7 +74,7 @@ def requested_mesh(name: str, mesh: Mesh, uri: str, limits: MeshLimits, cache: M
         # The suffix is part of the key because it decides how the bytes are read.
         key = hashlib.sha256(path.suffix.lower().encode() + b"\0" + path.read_bytes()).digest()
     except OSError as error:
-        raise InputError(f"{uri} cannot be read: {error.strerror}") from None
+        raise InputError(f"{uri!r} cannot be read: {error.strerror}") from None
     return cache.get(key, lambda: _limited(name, PreparedMesh(*load_mesh(path)), limits))
 
 
@@ -94,7 +94,7 @@ def resolve_uri(uri: str, allowed_roots: Sequence[Path]) -> Path:
         try:
             path = Path(get_package_share_directory(parts.netloc)) / unquote(parts.path).lstrip("/")
         except (PackageNotFoundError, OSError, ValueError):
-            raise InputError(f"{uri}: there is no package {parts.netloc!r}") from None
+            raise InputError(f"{uri!r}: there is no package {parts.netloc!r}") from None
     else:
         raise InputError(f"{uri!r} is not a file:///path or package://name/path URI")
     try:
@@ -102,10 +102,10 @@ def resolve_uri(uri: str, allowed_roots: Sequence[Path]) -> Path:
         inside = any(resolved.is_relative_to(root) for root in allowed_roots)
         # Outside, not even whether the file exists is told.
         if not inside:
-            raise InputError(f"{uri} is outside the folders that parameter allowed_roots names")
+            raise InputError(f"{uri!r} is outside the folders that parameter allowed_roots names")
         if not resolved.is_file():
             what = "is a folder, not a mesh file" if resolved.is_dir() else "does not exist or is not a regular file"
-            raise InputError(f"{uri} {what}")
+            raise InputError(f"{uri!r} {what}")
     except (OSError, RuntimeError, ValueError) as error:  # loops of links, names too long, embedded zero bytes
         if isinstance(error, InputError):
             raise

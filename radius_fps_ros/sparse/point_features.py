@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..clouds.wording import describe_names
 from ..errors import InputError
 
 
@@ -22,7 +23,7 @@ def check_fields(records: np.dtype[Any], fields: Sequence[str]) -> None:
     if missing:
         raise InputError(
             f"the cloud has no field {', '.join(missing)}, which the network reads ({', '.join(fields)}); "
-            f"its fields are {', '.join(present)}"
+            f"its fields are {describe_names(present)}"
         )
     for name in fields:
         shape = records[name].shape

@@ -60,6 +60,8 @@ def test_files_inside_are_found(folders):
         ("file:///etc/passwd", "is outside the folders"),
         ("file://{allowed}/missing.off", "does not exist or is not a regular file"),
         ("file://{allowed}", "is a folder, not a mesh file"),
+        ("file://{allowed}/two\nlines.off", "does not exist or is not a regular file"),
+        ("file://{outside}/two\nlines.off", "is outside the folders"),
         ("file://{allowed}/pipe.off", "does not exist or is not a regular file"),
         ("file://{allowed}/round.off", "cannot be resolved"),
         ("file://{allowed}/zero%00byte.off", "cannot be resolved"),

@@ -7,6 +7,7 @@ import pytest
 
 from radius_fps_ros.errors import InputError
 from radius_fps_ros.sparse import SparseConv3d, VoxelGrid, gather_features, site_centres, voxelize
+from radius_fps_ros.sparse.point_features import check_fields
 
 from .reference import random_sites
 
@@ -128,3 +129,10 @@ def test_bad_requests_are_refused(backend):
         gather_features({"a": tensor}, points, levels=["a"])
     with pytest.raises(InputError, match="batch_index must have the shape"):
         gather_features({"a": tensor}, points, levels=["a"], batch_index=backend.to_device(np.zeros(2, np.int32)))
+
+
+def test_missing_fields_are_named_on_one_line():
+    records = np.dtype([(name, np.float32) for name in ("x", "y", "z", "two\nlines")])
+    with pytest.raises(InputError, match="no field intensity, which the network reads") as error:
+        check_fields(records, ("x", "y", "z", "intensity"))
+    assert "\n" not in str(error.value)
