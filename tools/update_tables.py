@@ -107,11 +107,11 @@ def fps_cuda() -> str:
     for look in (row for row in results["rows"] if row["method"] == "lookahead"):
         same = [row for row in results["rows"] if all(row[k] == look[k] for k in ("cloud", "points", "samples"))]
         by_method = {row["method"]: row["ms"] for row in same}
-        others = (ms(by_method.get(method)) for method in ("radius", "single_block", "brute"))
+        others = (ms(by_method.get(method)) for method in ("radius", "cluster", "single_block", "brute"))
         size = (f"{look['cloud']} {look['points']:,}", f"{look['samples']:,}")
         rows.append((*size, ms(look["ms"]), ms(look["graph_ms"]), *others, times(look["times_faster_than_brute"])))
-    headings = "cloud, points | samples | look-ahead, ms | in a CUDA graph | radius | one block | brute | times faster"
-    return f"{origin(results, 'cuda')}\n\n{markdown(headings + ' than brute', rows)}"
+    headings = "cloud, points | samples | look-ahead, ms | in a CUDA graph | radius | one cluster | one block"
+    return f"{origin(results, 'cuda')}\n\n{markdown(headings + ' | brute | times faster than brute', rows)}"
 
 
 def backbone_cpu() -> str:
