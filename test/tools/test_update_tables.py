@@ -48,12 +48,14 @@ def test_a_new_result_is_noticed_and_written(copy):
     results = json.loads(path.read_text())
     for row in results["rows"]:
         row["ms"] = 123.0
+        if row.get("times_faster_than_brute"):
+            row["times_faster_than_brute"] = 77.0
     path.write_text(json.dumps(results))
     code, text = copy("--check")
     assert code == 1
     assert text.startswith("README.md, docs/measurements.md: other figures than benchmarks/results")
     assert copy() == (0, "tables written to README.md, docs/measurements.md\n")
-    assert "| 123 / 123 ms, 82 / 155 times faster" in (copy.folder / "README.md").read_text()
+    assert "| 123 / 123 ms, 77 / 77 times faster" in (copy.folder / "README.md").read_text()
     assert copy("--check")[0] == 0
 
 

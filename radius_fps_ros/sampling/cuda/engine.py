@@ -24,18 +24,18 @@ from .workspace import Workspace
 # first that holds, else look-ahead. The key: whether the device has clusters.
 CROSSOVERS = {
     True: (
-        (1 << 11, 1 << 11, "single_block"),
-        (1 << 12, 1280, "cluster"),
-        (1 << 13, 960, "cluster"),
-        (1 << 14, 576, "cluster"),
-        (1 << 15, 448, "cluster"),
-        (1 << 16, 224, "cluster"),
+        (1 << 11, 1700, "single_block"),
+        (1 << 12, 1100, "cluster"),
+        (1 << 13, 880, "cluster"),
+        (1 << 14, 550, "cluster"),
+        (1 << 15, 410, "cluster"),
+        (1 << 16, 220, "cluster"),
         (1 << 18, 4, "brute"),
     ),
     False: (
-        (1 << 11, 1 << 11, "single_block"),
-        (1 << 12, 768, "single_block"),
-        (1 << 13, 384, "single_block"),
+        (1 << 11, 1700, "single_block"),
+        (1 << 12, 670, "single_block"),
+        (1 << 13, 350, "single_block"),
         (1 << 14, 32, "single_block"),
         (1 << 15, 8, "single_block"),
         (1 << 18, 4, "brute"),
