@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from .shared_memory import remove_ownerless_segments
 REPLAY_TYPES = {"rate": float, "loop": bool, "clock": bool, "wait": float}  # of the arguments that are not text
 PLAYERS = ("auto", "rosbag2", "radius_fps")
 RESPAWN_DELAY = 2.0  # s
+STARTING = 0.3  # s
 
 
 def argument(name: str, default: str, description: str, choices: Sequence[str] | None = None) -> DeclareLaunchArgument:
@@ -72,8 +76,18 @@ def bring_up_whenever_started(node: LifecycleNode, condition: Any = None) -> Act
     """
 
     def start(event: ProcessStarted, context: LaunchContext) -> None:
-        work = context.asyncio_loop.run_in_executor(None, _bring_up, node.node_name, event.pid, context)
-        context.add_completion_future(work)
+        loop = context.asyncio_loop
+        done = loop.create_future()
+
+        def work() -> None:
+            _bring_up(node.node_name, event.pid, context)
+            with suppress(RuntimeError):  # launch has ended
+                loop.call_soon_threadsafe(done.set_result, None)
+
+        # Of no pool, whose threads the end of the process waits for: in the main thread SIGINT is a KeyboardInterrupt,
+        # after which the pool may not know its thread.
+        threading.Thread(target=work, name="bring up", daemon=True).start()
+        context.add_completion_future(done)
 
     return RegisterEventHandler(OnProcessStart(target_action=node, on_start=start), condition=condition)
 
@@ -84,7 +98,11 @@ def _bring_up(node_name: str, pid: int, context: LaunchContext) -> None:
             raise NodeProcessError(f"{node_name} ended and {missing}")
 
     logger = launch.logging.get_logger(node_name)
+    # The node takes longer than this to start. ROS holds the interpreter lock while it starts in here: launch, which is
+    # busy starting others now, would take a SIGINT late, in the middle of its work, and lose what it was doing.
+    time.sleep(STARTING)
     try:
+        check("was not brought up")
         with spinning_node("radius_fps_bring_up") as ros:
             for transition, word in (
                 (Transition.TRANSITION_CONFIGURE, "configured"),
@@ -95,6 +113,8 @@ def _bring_up(node_name: str, pid: int, context: LaunchContext) -> None:
                     return
     except NodeProcessError as error:
         logger.info(str(error))
+    except Exception as error:
+        logger.error(f"{node_name} could not be brought up: {error}")
 
 
 def clean_shared_memory_after(node: Node) -> Action:
