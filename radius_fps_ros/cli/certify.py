@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -71,7 +73,7 @@ def command(
         check_format(picture)
     meshes = prepare_mesh(a), prepare_mesh(b)
     warm_up(backend)  # compiling is part of neither the time limit nor the time that is printed
-    with _progress_line() as progress:
+    with _interrupt_seen() as interrupted, _progress_line(interrupted) as progress:
         certificate = certify_hausdorff(
             *meshes,
             tolerance=tolerance,
@@ -111,10 +113,30 @@ def _print(c: Certificate, symmetric: bool, threshold: float | None) -> None:
 
 
 @contextmanager
-def _progress_line() -> Iterator[Callable[[Progress], bool | None] | None]:
+def _interrupt_seen() -> Iterator[Callable[[], bool]]:
+    """Tells of a Ctrl-C before Python can raise it: the main thread may be in compiled code, for minutes."""
+    receiver, sender = socket.socketpair()
+    with receiver, sender:
+        receiver.setblocking(False)
+        sender.setblocking(False)
+        before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+
+        def seen() -> bool:
+            with suppress(BlockingIOError):
+                return signal.SIGINT in receiver.recv(64)
+            return False
+
+        try:
+            yield seen
+        finally:
+            signal.set_wakeup_fd(before)
+
+
+@contextmanager
+def _progress_line(interrupted: Callable[[], bool]) -> Iterator[Callable[[Progress], bool | None]]:
     """A line on stderr that shows the interval closing, when someone watches it."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda state: not interrupted()
         return
     from rich.console import Console
     from rich.live import Live
@@ -122,9 +144,10 @@ def _progress_line() -> Iterator[Callable[[Progress], bool | None] | None]:
 
     with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
 
-        def show(state: Progress) -> None:
+        def show(state: Progress) -> bool:
             interval = printed_interval(state.lower, state.upper, 9)
             open_now = f"{state.surviving:,} triangles open"
             live.update(Text(f"{interval}  {open_now}  {state.elapsed:.1f} s"), refresh=True)
+            return not interrupted()
 
         yield show

@@ -2,7 +2,10 @@
 
 import io
 import json
+import signal
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -160,3 +163,32 @@ def test_help_shows_an_example(call):
     assert "Example: radius-fps certify scan.ply map.ply" in out
     assert "Exit code: 0" in out
     assert "130 interrupted by Ctrl-C" in " ".join(out.split())
+
+
+def test_an_interrupt_ends_a_search_whose_kernels_run_long(tmp_path):
+    outer = trimesh.creation.icosphere(6)
+    outer.export(tmp_path / "outer.ply")
+    trimesh.creation.icosphere(6, radius=0.01).export(tmp_path / "inner.ply")  # nearly equally near from everywhere
+    program = """
+import radius_fps_ros.cli as cli, radius_fps_ros.cli.certify as certify, sys
+search = certify.certify_hausdorff
+def told(*meshes, **options):
+    print("searching", flush=True)
+    return search(*meshes, **options)
+certify.certify_hausdorff = told
+sys.argv[1:1] = ["certify", "--backend", "cpu"]
+cli.main()
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "outer.ply"), str(tmp_path / "inner.ply")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"searching\n"
+            time.sleep(1.0)
+            process.send_signal(signal.SIGINT)
+            begin = time.monotonic()
+            _, err = process.communicate(timeout=60)
+            assert time.monotonic() - begin < 1.0
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert err.strip() == b"radius-fps: interrupted"

@@ -46,6 +46,8 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self.stop[0] = 1  # what the others do is of no use any more
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 
