@@ -16,7 +16,7 @@ from ...device import is_cupy_array
 from ...errors import BackendError, InputError
 from ..engine import RawSample
 from .kernels import Kernels
-from .layout import MOST_IN_CLUSTER, SHAPES, SUMMARY, SUMMARY_WORDS, blocks_for, full_layout
+from .layout import MOST_IN_CLUSTER, SHAPES, SUMMARY, blocks_for, full_layout, mail_parts
 from .methods import METHODS
 from .workspace import Workspace
 
@@ -75,6 +75,8 @@ class CudaEngine:
         self._workspace = Workspace()
         self._kernels = Kernels()
         self._device: int | None = None
+        self._sizes: tuple[str, int, int, int] | None = None  # of the last call, and its arrays
+        self._kept: dict[str, Any] = {}
 
     def run(self, points: Any, n_samples: int, start: Any) -> RawSample:
         """See `Engine.run`; ``points`` may be NumPy or CuPy, and the indices are of the same kind.
@@ -111,16 +113,30 @@ class CudaEngine:
         if self._device not in (None, device.id):
             raise BackendError(f"this sampler works on CUDA device {self._device}, but the current one is {device.id}")
         self._device = device.id
-        if method in COOPERATIVE_METHODS and not device.attributes["CooperativeLaunch"]:
+        multiprocessors, cooperative = _traits(device.id)
+        if method in COOPERATIVE_METHODS and not cooperative:
             raise BackendError(
                 f"method={method!r} needs cooperative launch, which CUDA device {device.id} does not offer"
             )
         if method == "cluster":
             _check_cluster(len(points), device.id)
-        blocks = blocks_for(method, len(points), device.attributes["MultiProcessorCount"])
-        arrays = self._workspace.arrays(full_layout(method, len(points), n_samples, blocks))
+        blocks = blocks_for(method, len(points), multiprocessors)
+        arrays = self._arrays(method, len(points), n_samples, blocks)
         METHODS[method](self._kernels, points, n_samples, start, blocks, arrays)
-        return Output(arrays["indices"], arrays["mail"][:SUMMARY_WORDS])
+        return Output(arrays["indices"], arrays["summary"])
+
+    def _arrays(self, method: str, n_points: int, n_samples: int, blocks: int) -> dict[str, Any]:
+        """The arrays of a method, and the parts of its mail; kept for the next call of the same sizes."""
+        sizes = (method, n_points, n_samples, blocks)
+        if sizes != self._sizes:
+            self._sizes, self._kept = None, {}  # gives back what is too small before a larger array is made
+            self._kept = self._workspace.arrays(full_layout(*sizes))
+            end = 0
+            for name, words in mail_parts(method, blocks).items():
+                begin, end = end, end + words
+                self._kept[name] = self._kept["mail"][begin:end]
+            self._sizes = sizes
+        return self._kept
 
     def warm_up(self) -> None:
         """Compile, or load from CuPy's cache on disk, every kernel that `run` may need."""
@@ -148,6 +164,13 @@ class CudaEngine:
     def generation(self) -> int:
         """Changes when memory of the engine was replaced: a graph captured before then must not be replayed."""
         return self._workspace.generation
+
+
+@functools.cache
+def _traits(device: int) -> tuple[int, bool]:
+    """Multiprocessors, and whether the device offers cooperative launch."""
+    attributes = cupy.cuda.Device(device).attributes
+    return attributes["MultiProcessorCount"], bool(attributes["CooperativeLaunch"])
 
 
 @functools.cache

@@ -74,11 +74,22 @@ SUMMARY = np.dtype(
 )
 
 SUMMARY_WORDS = SUMMARY.itemsize // 8
-COUNTER_WORDS = 5  # usable rows, two of arrivals, voxels; the last keeps what follows aligned to 16 bytes
-HEAD_WORDS = SUMMARY_WORDS + COUNTER_WORDS
 
-# Name to number of items and their type. "mail" holds 64-bit words, 0 when the kernels start, the summary first.
+# Name to number of items and their type. "mail" holds 64-bit words, 0 when the kernels start; `mail_parts` names them.
 Layout = dict[str, tuple[int, type]]
+
+
+def mail_parts(method: str, blocks: int) -> dict[str, int]:
+    """The parts of a method's mail in their order, and their words. What blocks send is aligned to 16 bytes."""
+    parts = {"summary": SUMMARY_WORDS}
+    if method in ("radius", "lookahead"):
+        parts |= {"usable": 1, "order arrivals": 1, "arrivals": 1, "voxel count": 1, "padding": 1}
+    if method == "radius":
+        parts["best mail"] = BEST_WORDS * blocks
+    elif method == "lookahead":
+        words = {"offers": OFFER_WORDS, "count mail": COUNT_WORDS, "sample mail": SAMPLE_WORDS}
+        parts |= {name: size * blocks for name, size in words.items()}
+    return parts
 
 
 def blocks_for(method: str, n_points: int, multiprocessors: int) -> int:
@@ -120,12 +131,12 @@ def voxels_per_warp(n_points: int, blocks: int) -> int:
 
 def keys_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
     """Of ``brute``: a key a point."""
-    return {"keys": (n_points, np.uint32), "mail": (SUMMARY_WORDS, np.uint64)}
+    return {"keys": (n_points, np.uint32)}
 
 
 def cluster_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
     """Of ``cluster``: registers hold the keys."""
-    return {"mail": (SUMMARY_WORDS, np.uint64)}
+    return {}
 
 
 def single_block_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
@@ -156,7 +167,6 @@ def radius_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
         "voxel size": (places, np.uint32),
         "voxel boxes": (6 * places, np.float32),
         "voxel ranks": (places, np.uint64),
-        "mail": (HEAD_WORDS + BEST_WORDS * blocks, np.uint64),
     }
 
 
@@ -168,7 +178,6 @@ def lookahead_layout(n_points: int, n_samples: int, blocks: int) -> Layout:
         "group boxes": (6 * most_groups(n_points, blocks), np.float32),
         "drawn": (drawn, np.uint64),
         "history": (drawn * ROUND_BYTES, np.uint8),
-        "mail": (HEAD_WORDS + (OFFER_WORDS + COUNT_WORDS + SAMPLE_WORDS) * blocks, np.uint64),
     }
 
 
@@ -183,7 +192,11 @@ LAYOUTS: dict[str, Callable[[int, int, int], Layout]] = {
 
 def full_layout(method: str, n_points: int, n_samples: int, blocks: int) -> Layout:
     """All that an engine holds for a method, its answer included."""
-    return {**LAYOUTS[method](n_points, n_samples, blocks), "indices": (n_samples, np.int64)}
+    return {
+        **LAYOUTS[method](n_points, n_samples, blocks),
+        "mail": (sum(mail_parts(method, blocks).values()), np.uint64),
+        "indices": (n_samples, np.int64),
+    }
 
 
 def device_bytes(method: str, n_points: int, n_samples: int, *, multiprocessors: int | None = None) -> int:

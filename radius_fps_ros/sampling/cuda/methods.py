@@ -9,19 +9,7 @@ import numpy as np
 
 from ...device import is_cupy_array
 from .kernels import Kernels
-from .layout import (
-    BEST_WORDS,
-    COUNT_WORDS,
-    COUNTER_WORDS,
-    OFFER_WORDS,
-    SAMPLE_WORDS,
-    SUMMARY_WORDS,
-    THREADS,
-    max_voxel_cells,
-    shape_for,
-    tile_blocks,
-    voxels_per_warp,
-)
+from .layout import THREADS, max_voxel_cells, shape_for, tile_blocks, voxels_per_warp
 
 CURVE_BITS = 8  # of each coordinate
 SORT_PASSES = 3  # of 8 bits each: codes have up to 24
@@ -33,7 +21,7 @@ Arrays = dict[str, Any]
 def brute(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """Two launches a sample."""
     n, threads = len(points), 256
-    keys, indices, summary = arrays["keys"], arrays["indices"], arrays["mail"]
+    keys, indices, summary = arrays["keys"], arrays["indices"], arrays["summary"]
     grid = -(-n // threads)
     kernels.brute_start(grid, threads, points, np.uint32(n), *_start(start), keys, indices, summary)
     for _ in range(n_samples):
@@ -46,22 +34,20 @@ def single_block(kernels: Kernels, points: Any, n_samples: int, start: Any, bloc
     shape = shape_for("single_block", len(points))
     sizes = (np.uint32(len(points)), *_start(start), np.uint32(n_samples))
     keys = () if shape.held else (arrays["keys"],)
-    getattr(kernels, shape.kernel)(1, shape.threads, points, *sizes, arrays["indices"], arrays["mail"], *keys)
+    getattr(kernels, shape.kernel)(1, shape.threads, points, *sizes, arrays["indices"], arrays["summary"], *keys)
 
 
 def cluster(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """One cluster of blocks does it all."""
     shape = shape_for("cluster", len(points))
     sizes = (np.uint32(len(points)), *_start(start), np.uint32(n_samples))
-    getattr(kernels, shape.kernel)(shape.blocks, shape.threads, points, *sizes, arrays["indices"], arrays["mail"])
+    getattr(kernels, shape.kernel)(shape.blocks, shape.threads, points, *sizes, arrays["indices"], arrays["summary"])
 
 
 def radius(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """Sort by spherical voxels, then one persistent kernel."""
     n = len(points)
-    summary, counters, best_mail = _zeroed(arrays["mail"], SUMMARY_WORDS, COUNTER_WORDS, BEST_WORDS * blocks)
-    usable, order_arrivals, arrivals, voxel_count = (counters[i:] for i in range(4))
-    _sort(kernels.order_spherical, points, max_voxel_cells(n), blocks, arrays, usable, order_arrivals)
+    _sort(kernels.order_spherical, points, max_voxel_cells(n), blocks, arrays)
     kernels.radius(
         blocks,
         THREADS,
@@ -69,7 +55,7 @@ def radius(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: in
         np.uint32(n),
         *_start(start),
         np.uint32(n_samples),
-        usable,
+        arrays["usable"],
         arrays["xyz"],
         arrays["keys"],
         arrays["items"],
@@ -78,20 +64,17 @@ def radius(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: in
         arrays["voxel boxes"],
         arrays["voxel ranks"],
         np.uint32(voxels_per_warp(n, blocks)),
-        voxel_count,
-        arrivals,
-        best_mail,
+        arrays["voxel count"],
+        arrays["arrivals"],
+        arrays["best mail"],
         arrays["indices"],
-        summary,
+        arrays["summary"],
     )
 
 
 def lookahead(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks: int, arrays: Arrays) -> None:
     """Sort along a Hilbert curve, then one persistent kernel."""
-    sizes = (SUMMARY_WORDS, COUNTER_WORDS, OFFER_WORDS * blocks, COUNT_WORDS * blocks, SAMPLE_WORDS * blocks)
-    summary, counters, offers, count_mail, sample_mail = _zeroed(arrays["mail"], *sizes)
-    usable, order_arrivals, arrivals = (counters[i:] for i in range(3))
-    _sort(kernels.order_hilbert, points, CURVE_BITS, blocks, arrays, usable, order_arrivals)
+    _sort(kernels.order_hilbert, points, CURVE_BITS, blocks, arrays)
     kernels.lookahead(
         blocks,
         THREADS,
@@ -99,21 +82,21 @@ def lookahead(kernels: Kernels, points: Any, n_samples: int, start: Any, blocks:
         np.uint32(len(points)),
         *_start(start),
         np.uint32(n_samples),
-        usable,
+        arrays["usable"],
         arrays["xyz"],
         arrays["keys"],
         arrays["items"],
         arrays["tile boxes"],
         arrays["tile keys"],
         arrays["group boxes"],
-        offers,
-        count_mail,
-        sample_mail,
-        arrivals,
+        arrays["offers"],
+        arrays["count mail"],
+        arrays["sample mail"],
+        arrays["arrivals"],
         arrays["drawn"],
         arrays["history"],
         arrays["indices"],
-        summary,
+        arrays["summary"],
     )
 
 
@@ -131,7 +114,8 @@ def _start(start: Any) -> tuple[Any, np.uint32]:
     return (start, np.uint32(0)) if is_cupy_array(start) else (NULL, np.uint32(start))
 
 
-def _sort(order: Any, points: Any, resolution: int, blocks: int, arrays: Arrays, usable: Any, arrivals: Any) -> None:
+def _sort(order: Any, points: Any, resolution: int, blocks: int, arrays: Arrays) -> None:
+    arrays["mail"].data.memset_async(0, arrays["mail"].nbytes)
     order(
         min(blocks, tile_blocks(len(points))),
         THREADS,
@@ -139,20 +123,13 @@ def _sort(order: Any, points: Any, resolution: int, blocks: int, arrays: Arrays,
         np.uint32(len(points)),
         np.uint32(resolution),
         np.int32(SORT_PASSES),
-        usable,
+        arrays["usable"],
         arrays["items"],
         arrays["xyz"],  # scratch until it is filled
         arrays["digit counts"],
-        arrivals,
+        arrays["order arrivals"],
         arrays["xyz"],
         arrays["keys"],
         arrays["tile boxes"],
         arrays["tile keys"],
     )
-
-
-def _zeroed(memory: Any, *sizes: int) -> list[Any]:
-    """Set ``memory`` to 0 and cut it into parts."""
-    memory.data.memset_async(0, memory.nbytes)
-    ends = np.cumsum(sizes)
-    return [memory[end - size : end] for size, end in zip(sizes, ends, strict=True)]
