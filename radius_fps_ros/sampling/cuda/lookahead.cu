@@ -74,7 +74,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             hold = total + 1 >= n_samples || total - settled > PENDING;
         }
         if (entries == 0 || too_many) {
-            step = too_many ? scaled(highest - threshold, fminf(TARGET / 2.0f / entries, 0.5f)) : max(step, ONE_KEY);
+            const float kept = RETREAT * fminf((float)TARGET / entries, 1.0f);
+            step = too_many ? scaled(highest - threshold, kept) : max(step, ONE_KEY);
             threshold = highest > top_rank(0) + step ? highest - step : top_rank(0);
             continue;
         }
@@ -87,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         total += drew;
         ++rounds;
         // However many were offered: a step that has become too small would take many rounds to grow again.
-        step = max(scaled(step, fminf((float)TARGET / entries, 2.0f)), (highest - threshold) / 8);
+        step = max(scaled(step, fminf((float)TARGET / entries, MOST_GROWTH)), (highest - threshold) / LEAST_STEP);
         if (entries > 2 * TARGET) hold = true;
         if (!hold) threshold = threshold > top_rank(0) + step ? threshold - step : top_rank(0);
     }

@@ -6,7 +6,6 @@
 constexpr int THREADS = 512, WARPS = THREADS / 32;
 constexpr u32 MOST_BLOCKS = 256;
 constexpr u32 BOARD = 768;     // offers in a round, at most
-constexpr u32 TARGET = 256;    // and as many as the threshold aims for
 constexpr u32 OFFERS = 128;    // of one block, at most
 constexpr u32 SINGLES = 8;     // a tile with more points above the threshold offers its best, and a blocker
 constexpr u32 SHARE = 4;       // candidates of one block that another tests
@@ -14,6 +13,12 @@ constexpr u32 SHARES = OFFERS / SHARE;
 constexpr u32 NEAR = 64;       // samples near a group that are listed; with more, all of its tiles are visited
 constexpr u32 PENDING = 4096;  // samples drawn ahead of their turn, about
 constexpr Rank ONE_KEY = 1ull << 32;  // the step from one key to the next
+
+// How the threshold descends: by a model of the rounds (benchmarks/NOTES.md). What is sampled does not depend on it.
+constexpr u32 TARGET = 320;          // offers that it aims for
+constexpr float MOST_GROWTH = 1.5f;  // of a step: ranks lie the denser the lower they are
+constexpr u32 LEAST_STEP = 12;       // a step is at least this part of the way from the best rank
+constexpr float RETREAT = 0.85f;     // after too many offers: of the way that should have left TARGET
 
 // What a block shows the others: a candidate, which is a point, or a blocker: the box of points that might be ahead
 // of a candidate, and the highest rank among them. Each of the three is a `Letter`.
