@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +20,7 @@ import click
 
 from ..device import cuda_unavailable_reason
 from ..errors import InputError
+from .interrupts import signals_as_ctrl_c
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 FAILED = 1
@@ -121,7 +122,7 @@ def command(which: tuple[str, ...], peers: bool, json_path: Path | None, quick: 
     outcomes: dict[str, dict[str, Any]] = {}
     results = FOLDER / "results" if record else FOLDER.parent / "build" / "benchmarks"
     _require_writable(results)
-    with _signals_as_ctrl_c():
+    with signals_as_ctrl_c():
         for benchmark in chosen:
             click.echo(f"\n== {benchmark.name}")
             outcomes[benchmark.name] = _outcome(benchmark, results, peers, quick)
@@ -152,20 +153,6 @@ def _require_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise InputError(f"the results cannot be written to {folder}: {error.strerror or error}") from error
-
-
-@contextmanager
-def _signals_as_ctrl_c() -> Iterator[None]:
-    """SIGTERM and a closed terminal interrupt as well, unless they are ignored, as under nohup."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -16,6 +14,7 @@ import click
 from ..errors import InputError
 from ..hausdorff import Certificate, Progress, Status, certify_hausdorff, prepare_mesh, warm_up
 from ..hausdorff.rounding import printed_above, printed_interval
+from .interrupts import interrupt_seen, signals_as_ctrl_c
 from .options import FINITE, check_place
 
 EXIT_CODES = {Status.CONVERGED: 0, Status.PROVEN_BELOW: 0, Status.PROVEN_ABOVE: 1}
@@ -64,27 +63,28 @@ def command(
 
     Exit code: 0 the interval is as narrow as asked, or the distance is proven at most --threshold; 1 it is proven
     above --threshold; 2 bad input; 3 a limit came first (the interval is valid); 70 a fault of this program;
-    130 interrupted by Ctrl-C.
+    130 interrupted by Ctrl-C or SIGTERM.
     """
     if picture is not None:
         from .certify_picture import check_format
 
         check_place(picture)
         check_format(picture)
-    meshes = prepare_mesh(a), prepare_mesh(b)
-    warm_up(backend)  # compiling is part of neither the time limit nor the time that is printed
-    with _interrupt_seen() as interrupted, _progress_line(interrupted) as progress:
-        certificate = certify_hausdorff(
-            *meshes,
-            tolerance=tolerance,
-            absolute_tolerance=absolute_tolerance,
-            symmetric=symmetric,
-            threshold=threshold,
-            time_limit=time_limit,
-            memory_limit=None if memory_limit is None else _bytes(memory_limit),
-            backend=backend,
-            progress=progress,
-        )
+    with signals_as_ctrl_c(), interrupt_seen() as interrupted:
+        meshes = prepare_mesh(a), prepare_mesh(b)
+        warm_up(backend)  # compiling is part of neither the time limit nor the time that is printed
+        with _progress_line(interrupted) as progress:
+            certificate = certify_hausdorff(
+                *meshes,
+                tolerance=tolerance,
+                absolute_tolerance=absolute_tolerance,
+                symmetric=symmetric,
+                threshold=threshold,
+                time_limit=time_limit,
+                memory_limit=None if memory_limit is None else _bytes(memory_limit),
+                backend=backend,
+                progress=progress,
+            )
     if as_json:
         report = {"a": str(a), "b": str(b), "symmetric": symmetric, "threshold": threshold, **certificate.to_dict()}
         click.echo(json.dumps(report, indent=2))
@@ -110,26 +110,6 @@ def _print(c: Certificate, symmetric: bool, threshold: float | None) -> None:
     on, other = ("A", "B") if c.direction == "a_to_b" else ("B", "A")
     click.echo(f"witness on {on}: ({witness}); nearest on {other}: ({nearest})")
     click.echo(f"{c.triangles} triangles, {c.milliseconds:.1f} ms, {c.backend}")
-
-
-@contextmanager
-def _interrupt_seen() -> Iterator[Callable[[], bool]]:
-    """Tells of a Ctrl-C before Python can raise it: the main thread may be in compiled code, for minutes."""
-    receiver, sender = socket.socketpair()
-    with receiver, sender:
-        receiver.setblocking(False)
-        sender.setblocking(False)
-        before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-
-        def seen() -> bool:
-            with suppress(BlockingIOError):
-                return signal.SIGINT in receiver.recv(64)
-            return False
-
-        try:
-            yield seen
-        finally:
-            signal.set_wakeup_fd(before)
 
 
 @contextmanager
