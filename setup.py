@@ -64,9 +64,9 @@ setup(
     entry_points={
         "console_scripts": [
             "radius-fps = radius_fps_ros.cli:main",
-            "perception_node = radius_fps_ros.nodes.perception_node:main",
-            "hausdorff_node = radius_fps_ros.nodes.hausdorff_node:main",
-            "replay_node = radius_fps_ros.nodes.replay_node:main",
+            "perception_node = radius_fps_ros.nodes.programs:perception_node",
+            "hausdorff_node = radius_fps_ros.nodes.programs:hausdorff_node",
+            "replay_node = radius_fps_ros.nodes.programs:replay_node",
         ],
     },
 )

@@ -28,7 +28,8 @@ from .hausdorff_parameters import SPECS
 from .mesh_sources import MeshCache, MeshLimits, requested_mesh
 from .parameters import ParameterSet
 from .patience import Patience, in_background
-from .run import request_stop, run_node
+from .run import run_node
+from .stopping import request_stop
 
 NODE_NAME = "radius_fps_hausdorff"
 QUEUE_DEPTH = 2000  # requests in the middleware

@@ -27,9 +27,10 @@ from .frame_answerer import Frame, FrameAnswerer, Outputs
 from .parameters import ParameterSet
 from .perception_parameters import SPECS, check_together, make_extractor
 from .qos_watch import QosWatch
-from .run import request_stop, run_node
+from .run import run_node
 from .sequence_gaps import SequenceGaps
 from .stats_bag import StatsBag
+from .stopping import request_stop
 from .worker import NewestItemWorker
 
 NODE_NAME = "radius_fps_perception"

@@ -24,7 +24,8 @@ from sensor_msgs.msg import PointCloud2
 from ..clouds.bags import open_bag
 from ..errors import InputError
 from .parameters import ParameterSet, ParameterSpec
-from .run import request_stop, run_node
+from .run import run_node
+from .stopping import request_stop
 from .stream import StreamFrame, bag_frames, play
 
 NODE_NAME = "radius_fps_replay"

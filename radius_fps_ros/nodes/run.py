@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from ..errors import RadiusFpsError
 from .memory import keep_freed_memory
+from .stopping import request_stop, stop_signal
 
 CLOSING = 0.5  # s that callbacks which are running may take to end when the process stops
 
@@ -42,11 +41,6 @@ def start_ros(args: list[str] | None = None, context: rclpy.Context | None = Non
         raise RosStartError(f"the ROS arguments cannot be used: {sentence}") from None
 
 
-def request_stop() -> None:
-    """End this process's `run_node` as a signal from outside would."""
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def run_node(
     make_node: Callable[[], Node],
     args: list[str] | None = None,
@@ -59,7 +53,7 @@ def run_node(
     context down under a frame that is still in work; here ``node.stop_work()``, where there is one, ends it first, and
     returns False where it could not: then the process ends without waiting for it.
     """
-    stop_signal = _stop_signal()
+    stopped = stop_signal()
     keep_freed_memory()
     try:
         start_ros(args)
@@ -85,7 +79,7 @@ def run_node(
 
     spinner = threading.Thread(target=spin, name="executor", daemon=True)
     spinner.start()
-    stop_signal.recv(1)
+    stopped.recv(1)
 
     stop_work: Callable[[], bool | None] | None = getattr(node, "stop_work", None)
     idle = stop_work is None or stop_work() is not False
@@ -106,13 +100,3 @@ def run_node(
         sys.stderr.flush()
         os._exit(exit_code)
     return exit_code
-
-
-def _stop_signal() -> socket.socket:
-    """A socket that receives a byte with the first SIGINT or SIGTERM, whichever thread the kernel interrupts."""
-    receiver, sender = socket.socketpair()
-    sender.setblocking(False)
-    signal.set_wakeup_fd(sender.detach(), warn_on_full_buffer=False)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    return receiver
