@@ -58,8 +58,8 @@ setup(
         "trimesh>=4.4,<6",
     ],
     extras_require={
-        "cuda12": ["cupy-cuda12x>=13.3,<15"],
-        "cuda13": ["cupy-cuda13x>=13.6,<15"],
+        "cuda12": ["cupy-cuda12x>=13.3,<15", "nvidia-cuda-nvrtc-cu12>=12.4,<13"],  # CuPy's wheels bring no NVRTC
+        "cuda13": ["cupy-cuda13x>=13.6,<15", "nvidia-cuda-nvrtc>=13,<14"],
     },
     entry_points={
         "console_scripts": [

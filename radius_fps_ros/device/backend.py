@@ -57,6 +57,21 @@ def cuda_unavailable_reason() -> str | None:
     capability = cupy.cuda.Device().compute_capability
     if int(capability) < 70:
         return f"the CUDA device has compute capability {capability[:-1]}.{capability[-1]}; 7.0 or newer is needed"
+    return _nvrtc_missing()
+
+
+def _nvrtc_missing() -> str | None:
+    """``None`` when CuPy finds the compiler of the kernels, which its wheels do not bring, else one sentence."""
+    try:
+        from cupy_backends.cuda.libs import nvrtc
+
+        nvrtc.getVersion()
+    except Exception as error:  # each version of CuPy has an error of its own for a library that it does not find
+        sentence = str(error).strip().partition("\n")[0]
+        return (
+            "CuPy finds no NVRTC (pip install nvidia-cuda-nvrtc-cu12 for cupy-cuda12x, nvidia-cuda-nvrtc for "
+            f"cupy-cuda13x, or a CUDA toolkit): {sentence}"
+        )
     return None
 
 

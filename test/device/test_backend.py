@@ -20,6 +20,12 @@ from radius_fps_ros.device import (
 )
 from radius_fps_ros.errors import BackendError, InputError
 
+STAND_IN_FOR_CUPY = """
+from types import SimpleNamespace as Of
+runtime = Of(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
+cuda = Of(runtime=runtime, Device=lambda: Of(compute_capability="90"))
+"""
+
 
 def test_auto_says_why():
     choice = select_backend("auto", np.zeros(3))
@@ -63,6 +69,21 @@ def test_a_cupy_that_cannot_be_imported_is_no_device(tmp_path):
         "BackendChoice(name='cpu', reason=\"CUDA is not usable because CuPy cannot be imported"
     )
     assert "Permission denied: '/.cupy'" in done.stdout
+
+
+def test_a_device_without_nvrtc_is_not_used(tmp_path):
+    """As with CuPy's wheel and a driver alone: neither brings the compiler of the kernels."""
+    (tmp_path / "cupy.py").write_text(STAND_IN_FOR_CUPY)
+    libraries = tmp_path / "cupy_backends" / "cuda" / "libs"
+    libraries.mkdir(parents=True)
+    for package in (libraries, *libraries.parents[:2]):
+        (package / "__init__.py").touch()
+    (libraries / "nvrtc.py").write_text("def getVersion(): raise RuntimeError('Failure finding libnvrtc\\nmore')\n")
+    code = "from radius_fps_ros.device import select_backend; print(select_backend('auto'))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.startswith("BackendChoice(name='cpu', reason='CuPy finds no NVRTC (pip install "), done.stderr
+    assert done.stdout.endswith("or a CUDA toolkit): Failure finding libnvrtc')\n")
 
 
 def test_arrays_keep_their_library():
