@@ -164,7 +164,8 @@ def _warnings(report: dict[str, Any], plan: OutputPlan) -> list[str]:
         warnings.append(f"{report['damage']}; what follows in it is left out")
     counts = report["counts"]
     if counts["refused"]:
-        warnings.append(f"{counts['refused']:,} of {counts['clouds']:,} clouds were refused")
+        verb = "was" if counts["refused"] == 1 else "were"
+        warnings.append(f"{counts['refused']:,} of {counts['clouds']:,} clouds {verb} refused")
     if counts["without_features"]:
         warnings.append(f"{counts['without_features']:,} clouds have samples but no features")
     if report["weights"] and report["settings"]["weights"] is None:

@@ -29,12 +29,16 @@ NEEDS_MORE = ("cd ", "rosdep ", "pip install ", "colcon build", ". install/", "e
 
 def printed_commands():
     found = {}
+    for name, commands in printed_blocks():
+        for command in commands:
+            found.setdefault(command, name)
+    return [pytest.param(command, id=f"{name}: {command}") for command, name in found.items() if command]
+
+
+def printed_blocks():
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         for block in re.findall(r"^```bash\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE):
-            for line in block.splitlines():
-                command = re.sub(r"\s+#.*", "", line).strip()
-                found.setdefault(command, document.name)
-    return [pytest.param(command, id=f"{name}: {command}") for command, name in found.items() if command]
+            yield document.name, [re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines()]
 
 
 COMMANDS = printed_commands()
@@ -72,6 +76,13 @@ def write_drive(path, scan):
             for k in range(2):
                 serialized = store.serialize_cdr(message, message.__msgtype__)
                 writer.write(connection, 10**9 + k * 10**8, serialized)
+
+
+def test_the_commands_of_one_block_can_follow_each_other():
+    """`process` refuses an output that is complete; each other test begins without one."""
+    for name, commands in printed_blocks():
+        outputs = re.findall(r" process .* -o (\S+)", "\n".join(commands))
+        assert len(outputs) == len(set(outputs)), name
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -10,6 +10,15 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "benchmarks" / "NOTES.md", *sorted((ROOT
 TESTS = "\n".join(path.read_text() for path in (ROOT / "test").rglob("test_*.py"))
 
 
+def test_the_manifest_names_every_ros_package_that_is_imported():
+    manifest = (ROOT / "package.xml").read_text()
+    sources = [*(ROOT / "radius_fps_ros" / "nodes").glob("*.py"), *(ROOT / "launch").glob("*.py")]
+    found = re.findall(r"^\s*(?:from|import) (\w+)", "\n".join(path.read_text() for path in sources), re.MULTILINE)
+    ros = {name for name in found if re.fullmatch(r"rclpy|launch\w*|ament_\w+|\w+_(?:msgs|interfaces)", name)}
+    assert len(ros) > 10
+    assert [name for name in sorted(ros) if f"depend>{name}<" not in manifest] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_to_files(document):
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text())
