@@ -263,7 +263,7 @@ def test_the_documented_program_runs(bags, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith(
         "8 clouds, 0 of them done before\n{'clouds': 8, 'processed': 8, 'refused': 0"
     )
-    assert len(content(tmp_path / "sampled")) == 8
+    assert len(content(tmp_path / "sampled_too")) == 8
 
 
 @pytest.mark.parametrize(
