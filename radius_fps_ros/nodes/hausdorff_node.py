@@ -86,6 +86,8 @@ class HausdorffNode(Node):
         roots = ", ".join(map(str, self._roots)) or "nowhere (allowed_roots is empty)"
         if not self._params.refused:
             self.get_logger().info(f"ready; meshes by URI are read from {roots}")
+        if missing := [str(root) for root in self._roots if not root.is_dir()]:
+            self.get_logger().warning(f"allowed_roots names what is no folder now: {', '.join(missing)}")
 
     @property
     def threads(self) -> int:

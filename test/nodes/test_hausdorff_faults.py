@@ -149,3 +149,12 @@ def test_a_kernel_that_traps_ends_the_process(ros_node, tmp_path):
         assert answer.message.startswith("the CUDA device failed while certifying: ")
         assert process.wait(PATIENCE) == 1
         assert "Traceback" not in log.read_text()
+
+
+def test_a_root_that_is_not_there_is_warned_of(tmp_path):
+    (tmp_path / "maps").mkdir()
+    roots = [str(tmp_path / "maps"), str(tmp_path / "typo")]
+    with started(tmp_path, "", allowed_roots=roots) as (_, log):
+        wait_until(lambda: "allowed_roots names" in log.read_text())
+        assert "[WARN]" in log.read_text()
+        assert f"no folder now: {roots[1]}\n" in log.read_text()
