@@ -15,7 +15,8 @@ from ament_index_python.packages import PackageNotFoundError, get_package_share_
 from shape_msgs.msg import Mesh
 
 from ..errors import InputError
-from ..hausdorff import PreparedMesh, load_mesh, prepare_mesh
+from ..hausdorff import PreparedMesh, prepare_mesh
+from .mesh_reader import read_mesh
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,13 @@ def requested_mesh(name: str, mesh: Mesh, uri: str, limits: MeshLimits, cache: M
         if size > limits.max_file_bytes:
             raise InputError(f"mesh {name}: the file has {size} bytes, more than the limit of {limits.max_file_bytes}")
         # The suffix is part of the key because it decides how the bytes are read.
-        key = hashlib.sha256(path.suffix.lower().encode() + b"\0" + path.read_bytes()).digest()
+        key = hashlib.sha256(path.suffix.lower().encode() + b"\0")
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                key.update(block)
     except OSError as error:
         raise InputError(f"{uri!r} cannot be read: {error.strerror}") from None
-    return cache.get(key, lambda: _limited(name, PreparedMesh(*load_mesh(path)), limits))
+    return cache.get(key.digest(), lambda: _limited(name, PreparedMesh(*read_mesh(path)), limits))
 
 
 def resolve_uri(uri: str, allowed_roots: Sequence[Path]) -> Path:
