@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,12 @@ from rclpy.time import Time
 from sensor_msgs.msg import PointCloud2
 
 from ..budget import Budget, Grant
-from ..errors import BackendError, InputError
+from ..errors import InputError
 from ..faults import free_device_memory, is_out_of_memory
 from ..frame import Pipeline
 from ..frame_features import FrameFeatures
 from ..stages import stage
+from .failures import take_failure
 from .frame_log import FrameLog
 from .messages import answered_stats, cloud_message, records_message, set_stages
 from .parameters import ParameterSet
@@ -83,18 +83,11 @@ class FrameAnswerer:
             self._refuse(frame, self._explain(error))
 
     def _explain(self, error: Exception) -> str:
-        """The sentence for an error, after what an error of its kind asks for."""
         if isinstance(error, InputError):
             return str(error)
         if is_out_of_memory(error):
             free_device_memory(self._pipeline.backend)
-            return f"out of memory: {' '.join(str(error).split()) or 'the host has no more'}"
-        if isinstance(error, BackendError):
-            self._device_failed(str(error))
-            return str(error)
-        # Not the sender's fault: the traceback goes to the log.
-        self._node.get_logger().error(f"frame failed:\n{traceback.format_exc()}")
-        return f"internal error: {' '.join(repr(error).split())}"
+        return take_failure(error, "frame", self._node.get_logger(), self._device_failed)
 
     def _answer(self, frame: Frame) -> None:
         values = self._params.values

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
@@ -20,10 +19,11 @@ from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
-from ..errors import BackendError, InputError
-from ..faults import faults_as_sentences, is_out_of_memory
+from ..errors import InputError
+from ..faults import faults_as_sentences
 from ..hausdorff import Certificate, Progress, Status, certify_hausdorff, warm_up
 from .admission import Admission, Turn
+from .failures import take_failure
 from .hausdorff_parameters import SPECS
 from .mesh_sources import MeshCache, MeshLimits, requested_mesh
 from .parameters import ParameterSet
@@ -64,7 +64,7 @@ class HausdorffNode(Node):
         try:
             self._warming.result()
         except Exception as error:
-            self._end(self._explain(error))
+            self._end(self._take_failure(error, "compiling"))
             return
         group = ReentrantCallbackGroup()
         # Deeper than all that are admitted: what the middleware drops would never learn that the node is busy.
@@ -154,18 +154,11 @@ class HausdorffNode(Node):
             except InputError as error:
                 response.status, response.message = response.INVALID_INPUT, str(error)
             except Exception as error:
-                response.status, response.message = response.FAILED, self._explain(error)
+                response.status, response.message = response.FAILED, self._take_failure(error)
         return response
 
-    def _explain(self, error: Exception) -> str:
-        """The sentence for an error that is not the caller's fault, after what an error of its kind asks for."""
-        if is_out_of_memory(error):
-            return f"out of memory: {' '.join(str(error).split()) or 'the host has no more'}"
-        if isinstance(error, BackendError):
-            self._end(str(error))
-            return str(error)
-        self.get_logger().error(f"failed:\n{''.join(traceback.format_exception(error))}")
-        return f"internal error: {' '.join(repr(error).split())}"
+    def _take_failure(self, error: Exception, work: str = "request") -> str:
+        return take_failure(error, work, self.get_logger(), self._end)
 
     def _end(self, sentence: str) -> None:
         """End the process with an error, so that it can be started anew: a device that failed is lost to this one."""
@@ -181,7 +174,7 @@ class HausdorffNode(Node):
             turn.close()
             error = work.exception()
             if isinstance(error, Exception) and not isinstance(error, InputError):
-                self.get_logger().error(f"a request failed after it was answered: {self._explain(error)}")
+                self.get_logger().error(f"a request failed after it was answered: {self._take_failure(error)}")
 
         work.add_done_callback(over)
 
