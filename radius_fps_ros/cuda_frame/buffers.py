@@ -54,7 +54,7 @@ class FrameBuffers:
         self.outbox, self.inbox = (
             {n: _part(box, places[n], *parts[n]) for n in parts} for box in (self._device, self._pinned)
         )
-        self.outbox["stamps"].data.memset(0, self.outbox["stamps"].nbytes)  # kernels keep the latest time
+        self.outbox["stamps"].data.memset_async(0, self.outbox["stamps"].nbytes)  # kernels keep the latest time
 
     def clear(self) -> None:
         """Queue on the current stream what `decode` expects of ``counts`` and ``start``."""

@@ -41,7 +41,7 @@ CROSSOVERS = {
         (1 << 18, 4, "brute"),
     ),
 }
-AUTO_METHODS = {True: ("single_block", "cluster", "brute", "lookahead"), False: ("single_block", "brute", "lookahead")}
+AUTO_METHODS = {key: (*dict.fromkeys(method for *_, method in rows), "lookahead") for key, rows in CROSSOVERS.items()}
 
 COOPERATIVE_METHODS = ("radius", "lookahead")  # the pruned ones
 

@@ -5,15 +5,16 @@ import pytest
 from radius_fps_ros.device import cuda_unavailable_reason
 
 
-def _offers_clusters() -> bool:
-    if cuda_unavailable_reason():
-        return False
+def _why_no_clusters() -> str | None:
+    if reason := cuda_unavailable_reason():
+        return reason
     import cupy
 
     from radius_fps_ros.sampling.cuda.engine import offers_clusters
 
-    return offers_clusters(cupy.cuda.Device().id)
+    return None if offers_clusters(cupy.cuda.Device().id) else "the device has no clusters"
 
 
-CLUSTERS = _offers_clusters()
-CLUSTER = pytest.param("cluster", marks=pytest.mark.skipif(not CLUSTERS, reason="the device has no clusters"))
+_REASON = _why_no_clusters()
+CLUSTERS = _REASON is None
+CLUSTER = pytest.param("cluster", marks=pytest.mark.skipif(not CLUSTERS, reason=_REASON or ""))
